@@ -3,17 +3,14 @@
 import json
 import re
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import llmperf
 import llmperf_schemas
 import pytest
-from llmperf.accounting.flops import count_flops
-from llmperf.cases.library import library
 from llmperf.files import json_files
 from llmperf.files.user_files import read_toml
-from llmperf.types import Plan, Result, Workload
+from llmperf.types import Plan, Result
 from llmperf.validation.catalogue import open_catalogue
 from llmperf.validation.check import findings
 from llmperf.validation.core_kinds import named_schema
@@ -110,13 +107,8 @@ def test_the_example_result_and_plan_break_no_rule(example):
         ("LP303", {"/flops/per_token/2/flops": 1e9}),
         ("LP303", {"/flops/per_token/1/formula": "6 x everything"}),
         ("LP303", {"/flops/per_token/0/leaves_out": []}),
-        ("LP316", {"/flops/counted_by": "zero"}),
         ("LP905", {"/plugins/2/name": "acme"}),
-        ("LP316", {"/flops/counted_by": "../../x"}),
-        ("LP317", {"/flops/counted_by": "acme", "/flops/per_token/0/flops": 1e9}),
         ("LP304", {"/flops/parameters": 7000000000}),
-        ("LP323", {"/spec/model/nominal_parameters": 7000000000}),
-        ("LP323", {"/spec/model/nominal_active_parameters": 1}),
         ("LP603", {"/spec/changes/0/value": 9}),
         ("LP606", {"/spec/contract/precision": "bf16"}),
         ("LP640", {"/spec/framework": {"overlap_comm": True}}),
@@ -126,16 +118,6 @@ def test_the_example_result_and_plan_break_no_rule(example):
 def test_rules_hold_for_plans_too(code, values):
     plan = put(llmperf_schemas.example("plan"), values)
     assert code in [one.code for one in findings("plan", json_files.convert(plan, Plan, "plan"))]
-
-
-def test_nominal_figures_of_shipped_models_are_about_those_counted():
-    plan, models = json_files.convert(llmperf_schemas.example("plan"), Plan, "plan"), library()
-    for name in models.paths("models"):
-        model = models.model(name)
-        counted = replace(
-            plan, spec=replace(plan.spec, model=model), flops=count_flops(model, Workload(seq_len=model.max_positions))
-        )
-        assert "LP323" not in [finding.code for finding in findings("plan", counted)], name
 
 
 def test_figures_that_overflow_to_infinity_agree_with_nothing(example):
@@ -158,49 +140,6 @@ def test_formula_and_leaves_out_are_those_of_the_count(example, values, path, me
     (finding,) = judged(put(example, values))
     assert (finding.code, finding.path) == ("LP303", path)
     assert finding.message.endswith(message)
-
-
-EXTENSION = {"name": "acme_moe", "role": "extension", "distribution": "llmperf-acme-moe", "version": "1.0"}
-
-
-def counted_by(example, name, *plugins):
-    values = {f"/mfu/{index}/counted_by": name for index in range(5)}
-    return put(example, values | {f"/plugins/{3 + index}": plugin for index, plugin in enumerate(plugins)})
-
-
-@pytest.mark.parametrize("name", ["zero", "cpu", "acme_moe", "../../x", "a\x1b[31m", ""])
-def test_flops_counted_by_no_extension_of_the_run(example, name):
-    found = judged(counted_by(example, name))
-    assert [(one.code, one.path) for one in found if one.code != "LP668"] == [("LP316", "/mfu/0/counted_by")]
-    assert "\x1b" not in found[0].message
-
-
-def test_flops_counted_by_an_extension_that_is_not_installed(example):
-    counted_by(example, "acme_moe", EXTENSION)
-    assert [one.code for one in judged(example)] == ["LP315"]
-    put(example, {"/mfu/0/flops_per_token": 6e7, "/mfu/0/value": 0.6, "/mfu/0/of_measured_peak": 0.64})
-    assert [one.code for one in judged(example)] == ["LP315", "LP317"]
-
-
-def test_an_extension_counts_nominal_flops_by_the_active_parameters_of_a_mixture(example):
-    counted_by(example, "acme_moe", EXTENSION)
-    put(example, {"/model/mixture": {"experts": 4, "top_k": 1, "expert_width": 8}})
-    put(example, {"/model/nominal_active_parameters": 2_500_000})
-    assert "LP317" in [one.code for one in judged(example)]
-    put(example, {"/mfu/0/flops_per_token": 1.5e7})
-    assert "LP317" not in [one.code for one in judged(example)]
-
-
-def test_flops_counted_by_an_installed_extension_that_does_not_count_the_model(example):
-    counted_by(example, "published", {**EXTENSION, "name": "published"})
-    assert [one.message for one in judged(example) if one.severity == "error"] == [
-        'expected "core", which counts this model here, found "published", which is installed and does not'
-    ]
-
-
-def test_conventions_are_counted_by_one_name(example):
-    put(example, {"/plugins/3": EXTENSION, "/mfu/3/counted_by": "acme_moe"})
-    assert [(one.code, one.path) for one in judged(example)] == [("LP316", "/mfu/3/counted_by")]
 
 
 DEGREES = [

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from llmperf.validation.plugin_data import flops_of as flops_of
     from llmperf.validation.plugin_data import given_peak as given_peak
     from llmperf.validation.plugin_data import installed as installed
+    from llmperf.validation.plugin_data import installed_names as installed_names
     from llmperf.validation.plugin_data import installed_vendors as installed_vendors
     from llmperf.validation.plugin_data import known_case as known_case
     from llmperf.validation.plugin_data import known_library as known_library
@@ -56,6 +57,10 @@ if TYPE_CHECKING:
     from llmperf.validation.reading import pointer as pointer
     from llmperf.validation.reading import shown as shown
     from llmperf.validation.rules.conditions import untrained_loss as untrained_loss
+    from llmperf.validation.rules.utilisation import flop_counters as flop_counters
+    from llmperf.validation.rules.utilisation import flops_counted_here as flops_counted_here
+    from llmperf.validation.rules.utilisation import flops_recounted as flops_recounted
+    from llmperf.validation.rules.utilisation import flops_stated as flops_stated
     from llmperf.validation.violations import Check as Check
     from llmperf.validation.violations import close as close
     from llmperf.validation.violations import deviates as deviates

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from llmperf.accounting.flops import HEADLINE, count_flops, flops_of, workload_of
+from llmperf.accounting.flops import count_flops, flops_of, workload_of
 from llmperf.accounting.precisions import products_dtype
 from llmperf.errors import UserError
 from llmperf.types import FlopCount, FlopsPerToken, Result, Text, Violation
-from llmperf.validation.plugin_data import extensions, installed_names
+from llmperf.validation.plugin_data import extensions
 from llmperf.validation.reading import shown
 from llmperf.validation.violations import close, deviates, differs, figure, rule, spec_of
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 CORE = "core"
 """The value of `counted_by` for the core's own count."""
-NOMINAL_FACTOR = 1.3
-"""Most that a nominal figure may differ from the count; Llama 3.2 1B has 1.24 x 10^9 parameters."""
 
 
 @rule("LP301", "error", "MFU is token/p/s x FLOPs per token / peak")
@@ -46,10 +44,10 @@ def mfu_at_most_one(result: Result) -> Iterator[Violation]:
 
 @rule("LP303", "error", "FLOPs per token are those of the model", "result", "plan")
 def flops_of_the_model(document: Result | Plan) -> Iterator[Violation]:
-    if (count := _recount(document)) is None:
+    if (count := flops_recounted(document)) is None:
         return
     entries = {str(entry.convention): entry for entry in count.per_token}
-    for path, field, stated in _stated(document):
+    for path, field, stated in flops_stated(document):
         if (entry := entries.get(stated.convention)) is None:
             known = ", ".join(entries)
             message = Text("expected one of {} ({}), found {}", known, count.counted_by, stated.convention)
@@ -68,7 +66,7 @@ def flops_of_the_model(document: Result | Plan) -> Iterator[Violation]:
             yield f"{path}/leaves_out", Text("expected {}, found {}", shown(expected_terms), shown(terms))
 
 
-def _stated(document: Result | Plan) -> Iterator[tuple[str, str, FlopsPerToken]]:
+def flops_stated(document: Result | Plan) -> Iterator[tuple[str, str, FlopsPerToken]]:
     """JSON pointer, name of the field with the FLOPs, and count for each FLOPs per token that a document states."""
     if not isinstance(document, Result):
         for index, entry in enumerate(document.flops.per_token):
@@ -87,72 +85,15 @@ def parameters_of_the_model(document: Result | Plan) -> Iterator[Violation]:
         path, found = "/flops/parameters", document.flops.parameters
     else:
         path, found = "/parameters", document.parameters
-    if (count := _recount(document)) is not None:
+    if (count := flops_recounted(document)) is not None:
         yield from differs(path, found, count.parameters, Text("counted from /model"))
-
-
-@rule("LP315", "warning", "The extension that counted FLOPs is installed", "result", "plan")
-def counting_extension_is_installed(document: Result | Plan) -> Iterator[Violation]:
-    path, name = _counters(document)[0]
-    if name in _recorded_extensions(document) and name not in installed_names("extension"):
-        expected = Text("expected extension {}, which counted FLOPs, to be installed", shown(name))
-        yield path, Text("{}, found none; only the nominal FLOPs were checked", expected)
-
-
-@rule("LP316", "error", "The core or an extension of the run counted FLOPs", "result", "plan")
-def counted_by_an_extension_of_the_run(document: Result | Plan) -> Iterator[Violation]:
-    counters, extensions_of_run = _counters(document), _recorded_extensions(document)
-    first_path, first = counters[0]
-    if first != CORE and first not in extensions_of_run:
-        choices = " or ".join([CORE, *map(shown, sorted(extensions_of_run)[:5])])
-        yield first_path, Text("expected {} (the extensions in /plugins), found {}", choices, shown(first))
-    elif first in installed_names("extension"):
-        count = _count_here(document)
-        if count is not None and count.counted_by != first:
-            counted = Text("expected {}, which counts this model here", shown(count.counted_by))
-            yield first_path, Text("{}, found {}, which is installed and does not", counted, shown(first))
-    for path, name in counters[1:]:
-        if name != first:
-            yield path, Text("expected {}, as for the first convention, found {}", shown(first), shown(name))
-
-
-@rule("LP317", "error", "Nominal FLOPs follow from the nominal parameters", "result", "plan")
-def nominal_flops(document: Result | Plan) -> Iterator[Violation]:
-    if _counters(document)[0][1] == CORE:  # LP303 checks all conventions
-        return
-    spec, _ = spec_of(document)
-    factor, model = 6 if spec.contract.lora is None else 4, spec.model
-    size = model.nominal_active_parameters or model.nominal_parameters
-    for path, field, stated in _stated(document):
-        if stated.convention == HEADLINE:
-            yield from deviates(f"{path}/{field}", stated.flops, factor * size, f"{factor} x {size:,}")
-
-
-@rule("LP323", "warning", "Nominal parameters are about those counted", "result", "plan")
-def nominal_parameters(document: Result | Plan) -> Iterator[Violation]:
-    if isinstance(document, Result):
-        path, model, count = "/model", document.model, _recount(document)
-        total, active = document.parameters, None if count is None else count.active_parameters
-    else:
-        path, model = "/spec/model", document.spec.model
-        total, active = document.flops.parameters, document.flops.active_parameters
-    stated = {
-        "nominal_parameters": (model.nominal_parameters, total),
-        "nominal_active_parameters": (model.nominal_active_parameters, active),
-    }
-    for name, (nominal, counted) in stated.items():
-        if nominal and counted and max(nominal / counted, counted / nominal) > NOMINAL_FACTOR:
-            expected = Text(
-                "expected about {} (counted from the model, within a factor of {})", counted, NOMINAL_FACTOR
-            )
-            yield f"{path}/{name}", Text("{}, found {}", expected, nominal)
 
 
 _core_count = lru_cache(maxsize=256)(count_flops)
 """Counted once for all documents with one model and one workload."""
 
 
-def _counters(document: Result | Plan) -> list[tuple[str, str]]:
+def flop_counters(document: Result | Plan) -> list[tuple[str, str]]:
     """JSON pointer and name of what counted the FLOPs of a run; a result names it for each convention."""
     if not isinstance(document, Result):
         return [("/flops/counted_by", document.flops.counted_by)]
@@ -160,26 +101,22 @@ def _counters(document: Result | Plan) -> list[tuple[str, str]]:
     return counters or [("/mfu", CORE)]
 
 
-def _recorded_extensions(document: Result | Plan) -> set[str]:
-    return {plugin.name for plugin in document.plugins if plugin.role == "extension"}
-
-
-def _count_here(document: Result | Plan) -> FlopCount | None:
+def flops_counted_here(document: Result | Plan) -> FlopCount | None:
     """The count of the installed extensions, else of the core; None for adapters on modules that the model lacks."""
     spec, _ = spec_of(document)
     try:
         workload = workload_of(spec.model, spec.contract, spec.tuning)
-        if _counters(document)[0][1] == CORE:
+        if flop_counters(document)[0][1] == CORE:
             return _core_count(spec.model, workload)
     except UserError:
         return None
     return flops_of(extensions(), spec.model, workload)
 
 
-def _recount(document: Result | Plan) -> FlopCount | None:
+def flops_recounted(document: Result | Plan) -> FlopCount | None:
     """The count made here by what counted for the run; None where that is not possible."""
-    count = _count_here(document)
-    return count if count is not None and count.counted_by == _counters(document)[0][1] else None
+    count = flops_counted_here(document)
+    return count if count is not None and count.counted_by == flop_counters(document)[0][1] else None
 
 
 @rule("LP305", "error", "Each convention occurs once, one of them is the headline")

@@ -1,13 +1,16 @@
-"""MFU of recipes that emulate products or have them in two dtypes."""
+"""What MFU rests on: recipes that emulate products or have them in two dtypes, nominal sizes, who counted FLOPs."""
 
 import copy
+from dataclasses import replace
 
 import llmperf_schemas
 import pytest
+from llmperf.accounting.flops import count_flops
 from llmperf.accounting.precisions import weighted_peak, work_shares
+from llmperf.cases.library import library
 from llmperf.files import json_files
 from llmperf.reporting.result_sheets import result_sheet
-from llmperf.types import Result
+from llmperf.types import Plan, Result, Workload
 from llmperf.validation.check import findings
 
 PEAKS = {"fp8": (2e10, "datasheet"), "bf16": (1e10, "datasheet")}
@@ -31,9 +34,12 @@ def mixed():
     return document
 
 
+def judged(document):
+    return findings("result", json_files.convert(document, Result, "result"))
+
+
 def codes(document, wanted=("LP321", "LP322", "LP306", "LP301")):
-    found = findings("result", json_files.convert(document, Result, "result"))
-    return sorted({finding.code for finding in found if finding.code in wanted and ">" not in finding.path})
+    return sorted({finding.code for finding in judged(document) if finding.code in wanted and ">" not in finding.path})
 
 
 def test_both_mfus_of_a_mixed_recipe_are_recomputed(mixed):
@@ -82,3 +88,59 @@ def test_an_emulated_run_has_no_peak_and_no_mfu(mixed):
     assert codes(mixed) == []
     mixed["emulated"] = False
     assert codes(mixed) == ["LP321"]
+
+
+def test_nominal_figures_of_shipped_models_are_about_those_counted():
+    plan, models = json_files.convert(llmperf_schemas.example("plan"), Plan, "plan"), library()
+    for name in models.paths("models"):
+        model = models.model(name)
+        counted = replace(
+            plan, spec=replace(plan.spec, model=model), flops=count_flops(model, Workload(seq_len=model.max_positions))
+        )
+        assert "LP323" not in [finding.code for finding in findings("plan", counted)], name
+
+
+EXTENSION = {"name": "acme_moe", "role": "extension", "distribution": "llmperf-acme-moe", "version": "1.0"}
+
+
+def counted_by(example, name, *plugins):
+    for mfu in example["mfu"]:
+        mfu["counted_by"] = name
+    example["plugins"] += plugins
+    return example
+
+
+@pytest.mark.parametrize("name", ["zero", "cpu", "acme_moe", "../../x", "a\x1b[31m", ""])
+def test_flops_counted_by_no_extension_of_the_run(example, name):
+    found = judged(counted_by(example, name))
+    assert [(one.code, one.path) for one in found if one.code != "LP668"] == [("LP316", "/mfu/0/counted_by")]
+    assert "\x1b" not in found[0].message
+
+
+def test_flops_counted_by_an_extension_that_is_not_installed(example):
+    counted_by(example, "acme_moe", EXTENSION)
+    assert [one.code for one in judged(example)] == ["LP315"]
+    example["mfu"][0] |= {"flops_per_token": 6e7, "value": 0.6, "of_measured_peak": 0.64}
+    assert [one.code for one in judged(example)] == ["LP315", "LP317"]
+
+
+def test_an_extension_counts_nominal_flops_by_the_active_parameters_of_a_mixture(example):
+    counted_by(example, "acme_moe", EXTENSION)
+    example["model"]["mixture"] = {"experts": 4, "top_k": 1, "expert_width": 8}
+    example["model"]["nominal_active_parameters"] = 2_500_000
+    assert "LP317" in [one.code for one in judged(example)]
+    example["mfu"][0]["flops_per_token"] = 1.5e7
+    assert "LP317" not in [one.code for one in judged(example)]
+
+
+def test_flops_counted_by_an_installed_extension_that_does_not_count_the_model(example):
+    counted_by(example, "published", {**EXTENSION, "name": "published"})
+    assert [one.message for one in judged(example) if one.severity == "error"] == [
+        'expected "core", which counts this model here, found "published", which is installed and does not'
+    ]
+
+
+def test_conventions_are_counted_by_one_name(example):
+    example["plugins"].append(EXTENSION)
+    example["mfu"][3]["counted_by"] = "acme_moe"
+    assert [(one.code, one.path) for one in judged(example)] == [("LP316", "/mfu/3/counted_by")]

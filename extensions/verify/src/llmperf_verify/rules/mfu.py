@@ -1,15 +1,95 @@
-"""Peaks of low confidence, and MFU of recipes that emulate products or have them in two dtypes."""
+"""What MFU rests on: who counted FLOPs, nominal sizes, reliable peaks, and recipes with products in two dtypes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from llmperf.accounting import known_conventions, precision_recipe, weighted_peak, work_shares
 from llmperf.types import Result, Text, Violation
 from llmperf.types.flop_counts import Mfu, WeightedPeak
-from llmperf.validation import deviates, figure, rule, shown
+from llmperf.validation import (
+    CORE,
+    deviates,
+    figure,
+    flop_counters,
+    flops_counted_here,
+    flops_recounted,
+    flops_stated,
+    installed_names,
+    rule,
+    shown,
+    spec_of,
+)
 
 from llmperf_verify.rules.device_figures import published_device
+
+if TYPE_CHECKING:
+    from llmperf.types import Plan
+
+NOMINAL_FACTOR = 1.3
+"""Most that a nominal figure may differ from the count; Llama 3.2 1B has 1.24 x 10^9 parameters."""
+
+
+@rule("LP315", "warning", "The extension that counted FLOPs is installed", "result", "plan")
+def counting_extension_is_installed(document: Result | Plan) -> Iterator[Violation]:
+    path, name = flop_counters(document)[0]
+    if name in _recorded_extensions(document) and name not in installed_names("extension"):
+        expected = Text("expected extension {}, which counted FLOPs, to be installed", shown(name))
+        yield path, Text("{}, found none; only the nominal FLOPs were checked", expected)
+
+
+@rule("LP316", "error", "The core or an extension of the run counted FLOPs", "result", "plan")
+def counted_by_an_extension_of_the_run(document: Result | Plan) -> Iterator[Violation]:
+    counters, extensions_of_run = flop_counters(document), _recorded_extensions(document)
+    first_path, first = counters[0]
+    if first != CORE.name and first not in extensions_of_run:
+        choices = " or ".join([CORE.name, *map(shown, sorted(extensions_of_run)[:5])])
+        yield first_path, Text("expected {} (the extensions in /plugins), found {}", choices, shown(first))
+    elif first in installed_names("extension"):
+        count = flops_counted_here(document)
+        if count is not None and count.counted_by != first:
+            counted = Text("expected {}, which counts this model here", shown(count.counted_by))
+            yield first_path, Text("{}, found {}, which is installed and does not", counted, shown(first))
+    for path, name in counters[1:]:
+        if name != first:
+            yield path, Text("expected {}, as for the first convention, found {}", shown(first), shown(name))
+
+
+@rule("LP317", "error", "Nominal FLOPs follow from the nominal parameters", "result", "plan")
+def nominal_flops(document: Result | Plan) -> Iterator[Violation]:
+    if flop_counters(document)[0][1] == CORE.name:  # LP303 checks all conventions
+        return
+    spec, _ = spec_of(document)
+    factor, model = 6 if spec.contract.lora is None else 4, spec.model
+    size = model.nominal_active_parameters or model.nominal_parameters
+    for path, field, stated in flops_stated(document):
+        if stated.convention == "nominal":
+            yield from deviates(f"{path}/{field}", stated.flops, factor * size, f"{factor} x {size:,}")
+
+
+@rule("LP323", "warning", "Nominal parameters are about those counted", "result", "plan")
+def nominal_parameters(document: Result | Plan) -> Iterator[Violation]:
+    if isinstance(document, Result):
+        path, model, count = "/model", document.model, flops_recounted(document)
+        total, active = document.parameters, None if count is None else count.active_parameters
+    else:
+        path, model = "/spec/model", document.spec.model
+        total, active = document.flops.parameters, document.flops.active_parameters
+    stated = {
+        "nominal_parameters": (model.nominal_parameters, total),
+        "nominal_active_parameters": (model.nominal_active_parameters, active),
+    }
+    for name, (nominal, counted) in stated.items():
+        if nominal and counted and max(nominal / counted, counted / nominal) > NOMINAL_FACTOR:
+            expected = Text(
+                "expected about {} (counted from the model, within a factor of {})", counted, NOMINAL_FACTOR
+            )
+            yield f"{path}/{name}", Text("{}, found {}", expected, nominal)
+
+
+def _recorded_extensions(document: Result | Plan) -> set[str]:
+    return {plugin.name for plugin in document.plugins if plugin.role == "extension"}
 
 
 @rule("LP310", "note", "A peak is from a datasheet or was measured")
