@@ -47,16 +47,11 @@ def test_findings_are_made_for_the_page_not_believed(tmp_path, example):
     assert run["findings"][0]["text"].startswith("LP301 error /mfu/0/value: expected 0.3")
 
 
-def test_imported_rows_have_their_own_findings_and_those_of_their_document():
-    runs = data_of(html([], "en", published("llama2_7b_lora_a100")))["runs"]
-    runs.sort(key=lambda one: one["row"]["run"])
-    codes = [[one["text"].split()[0] for one in run["findings"]] for run in runs]
-    assert codes == [["LP214", "LP314", "LP614", "LP615"], ["LP614", "LP615"]]
-
-
-def test_imported_rows_show_their_verdicts_and_the_page_counts_them():
+def test_imported_rows_have_their_own_findings_and_verdicts_which_the_page_counts():
     page = html([], "en", published("llama2_7b_lora_a100"))
     runs = sorted(data_of(page)["runs"], key=lambda one: one["row"]["run"])
+    codes = [[one["text"].split()[0] for one in run["findings"]] for run in runs]
+    assert codes == [["LP214", "LP314", "LP614", "LP615"], ["LP614", "LP615"]]  # of the document too
     assert [one["row"]["status"] for one in runs] == ["imported: not checked", "imported: agrees"]
     counted = "2 published rows: 1 agree, 0 wrong, 1 not checked (1: its MFU is withheld)"
     assert f'<p id="verdicts">{counted}</p>' in page

@@ -230,15 +230,6 @@ def test_csv_leaves_degrees_empty_that_the_document_does_not_print(layout, expec
     assert (row["tensor_parallel"], row["data_parallel"], row["global_batch"]) == expected
 
 
-def test_import_shows_the_counts_and_the_vendor(tmp_path, ran):
-    source = tmp_path / "README.md"
-    source.write_text(DOCUMENT.format(**PLAIN))
-    out = ran(0, "import", source, "--out", tmp_path / "out").out.splitlines()
-    assert out[0].split()[:6] == ["document", "rows", "agree", "wrong", "not", "checked"]
-    assert "nvidia" in out[2]
-    assert out[-1] == "1 published row: 1 agree, 0 wrong, 0 not checked"
-
-
 def test_a_summary_of_imports_in_chinese_has_chinese_headers(ran):
     headers = re.split(r" {2,}", ran(0, "summary", PUBLISHED, "--lang", "zh", "--wide").out.splitlines()[0].strip())
     assert len(headers) == 12

@@ -1,5 +1,7 @@
 """Which node a screening names, from figures of healthy and sick clusters."""
 
+from fnmatch import fnmatch
+
 import pytest
 from llmperf_screening.check import _relative, shown
 from llmperf_screening.screen import Screened, rounds
@@ -57,72 +59,46 @@ def test_nodes_that_are_alike_are_healthy():
         assert (found.slow, found.unreachable, found.sick) == ((), (), False)
 
 
-def test_a_node_with_slow_processors_is_named():
-    assert judged("a b c", speed={"b": 0.8}).slow == (
-        "node b: matrix product is 20 % slower than the median of the others",
-    )
-    assert judged("a b", speed={"b": 0.5}).slow == (
-        "node b: matrix product is 50 % slower than the median of the others",
-    )
-
-
-def test_a_slow_device_among_healthy_ones_is_named():
-    figures = tuple(
-        tuple(
-            Figure(check="matrix product", unit="FLOP/s", device=device,
-                   value=7e14 if (node, device) == (1, 2) else 9e14)
-            for device in range(4)
-        )
-        for node in range(2)
-    )  # fmt: skip
-    assert judged("a b", figures=figures).slow == (
-        "node b: matrix product of device 2 is 22 % slower than the median of the others",
-    )
-
-
-def test_a_node_with_a_slow_way_out_is_named_and_its_partners_are_not():
-    def rate(sender, receiver):
-        return 1e7 if sender == "b" else 1e9
-
-    assert judged("a b c", rate=rate).slow == ("node b: sending is 99 % slower than the median of the others",)
-    assert judged("a b", rate=rate).slow == ("b to a: transfers are 99 % slower than the other direction",)
-
-
-def test_one_slow_connection_is_named_by_both_ends():
-    found = judged("a b c d", rate=lambda sender, receiver: 1e8 if {sender, receiver} == {"b", "d"} else 1e9)
-    assert set(found.slow) == {
-        "b to d: transfers are 90 % slower than the median of all connections",
-        "d to b: transfers are 90 % slower than the median of all connections",
-    }
-
-
-def test_a_node_with_a_long_way_is_named():
-    found = judged("a b c", latency=lambda node, peer: 4e-2 if "c" in (node, peer) else 1e-4)
-    assert found.slow == ("node c: latency of 40.00 ms, 0.10 ms on other nodes",)
-
-
-def test_a_node_with_closed_ports_is_named_once():
-    closed = {("a", "c"): "timed out", ("b", "c"): "timed out"}
-    found = judged("a b c", closed=closed)
-    assert found.unreachable == ("node c: connections from a, b fail: timed out; its ports are closed to other nodes",)
-    assert found.sick
-
-
-def test_a_node_that_reaches_nobody_is_named_by_its_partners():
-    found = judged("a b c d", closed={("a", "c"): "no route to host"})
-    assert found.unreachable == ("node c: connections from a fail: no route to host",)
-
-
+OTHERS = "slower than the median of the others"
+CONNECTIONS = "transfers are 90 % slower than the median of all connections"
+NO_DATA = "connections open, but no data arrives"
 MTU = "large packets seem to be lost: check that the MTU of both interfaces is that of all switches between them"
+ONE_SLOW_DEVICE = tuple(
+    tuple(Figure(check="matrix product", unit="FLOP/s", device=device, value=7e14 if (node, device) == (1, 2) else 9e14)
+          for device in range(4))
+    for node in range(2)
+)  # fmt: skip
 
 
-def test_a_connection_that_carries_no_data_names_its_nodes_and_the_mtu():
-    none = "connections open, but no data arrives"
-    assert judged("a b", rate=lambda sender, receiver: 0.0).unreachable == (f"a and b: {none}; {MTU}",)
-    one_way = judged("a b", rate=lambda sender, receiver: 0.0 if sender == "b" else 1e9)
-    assert (one_way.unreachable, one_way.slow) == ((f"a and b: {none} to a; {MTU}",), ())
-    of_one = judged("a b c d", rate=lambda sender, receiver: 0.0 if "c" in (sender, receiver) else 1e9)
-    assert (of_one.unreachable, of_one.slow) == ((f"c and a, b, d: {none}; {MTU}",), ())
+def only(value, *pairs):
+    """Transfers at this rate from one node to another, such as `ab` or, to any, `a*`, and at a usual one elsewhere."""
+    return lambda sender, receiver: value if any(fnmatch(sender + receiver, pair) for pair in pairs) else 1e9
+
+
+@pytest.mark.parametrize(
+    ("names", "changes", "slow", "unreachable"),
+    [
+        ("a b c", {"speed": {"b": 0.8}}, [f"node b: matrix product is 20 % {OTHERS}"], []),
+        ("a b", {"speed": {"b": 0.5}}, [f"node b: matrix product is 50 % {OTHERS}"], []),
+        ("a b", {"figures": ONE_SLOW_DEVICE}, [f"node b: matrix product of device 2 is 22 % {OTHERS}"], []),
+        # the partners of a slow way out are not named
+        ("a b c", {"rate": only(1e7, "b*")}, [f"node b: sending is 99 % {OTHERS}"], []),
+        ("a b", {"rate": only(1e7, "b*")}, ["b to a: transfers are 99 % slower than the other direction"], []),
+        ("a b c d", {"rate": only(1e8, "bd", "db")}, [f"b to d: {CONNECTIONS}", f"d to b: {CONNECTIONS}"], []),
+        ("a b c", {"latency": lambda *pair: 4e-2 if "c" in pair else 1e-4},
+         ["node c: latency of 40.00 ms, 0.10 ms on other nodes"], []),
+        ("a b c", {"closed": {("a", "c"): "timed out", ("b", "c"): "timed out"}}, [],
+         ["node c: connections from a, b fail: timed out; its ports are closed to other nodes"]),
+        ("a b c d", {"closed": {("a", "c"): "no route to host"}}, [],
+         ["node c: connections from a fail: no route to host"]),
+        ("a b", {"rate": only(0.0, "**")}, [], [f"a and b: {NO_DATA}; {MTU}"]),
+        ("a b", {"rate": only(0.0, "b*")}, [], [f"a and b: {NO_DATA} to a; {MTU}"]),
+        ("a b c d", {"rate": only(0.0, "c*", "*c")}, [], [f"c and a, b, d: {NO_DATA}; {MTU}"]),
+    ],
+)  # fmt: skip
+def test_the_node_at_fault_is_named_once_and_no_other(names, changes, slow, unreachable):
+    found = judged(names, **changes)
+    assert (sorted(found.slow), list(found.unreachable), found.sick) == (slow, unreachable, True)
 
 
 def test_a_check_of_two_nodes_whose_data_does_not_arrive_is_no_missing_figure():

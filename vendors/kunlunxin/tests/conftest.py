@@ -26,18 +26,13 @@ class Card:
         where = f"0000:{index + 1:02x}:00.0 | {self.model}  | 02K00Y6217V0000{index:x} | /dev/xpu{index}  "
         return f"|     {index} | {where}|     N |    99 % | 0 / 63 MB | {memory} |"
 
-    def row(self, index):
-        """A row for machines, of driver 4."""
-        clocks = " ".join(["1450"] * 6)
-        start = f"0000:{index + 1:02x}:00.0 {index} {index} 02K00Y6217V0000{index:x}"
-        memory = f"0 63 {self.used} {self.total} {self.percent}"
-        return f"{start} {self.celsius} 0 0 0 {self.watts} {clocks} {memory} 0001.0002.0022"
-
-    def old_row(self, index):
-        """As a tool prints it that shows no serial number."""
+    def row(self, index, old=False):
+        """A row for machines, of driver 4; with `old` as a tool prints it that shows no serial number."""
+        serial = "" if old else f" 02K00Y6217V0000{index:x}"
         clocks = " ".join(["1450"] * 6)
         memory = f"0 63 {self.used} {self.total} {self.percent}"
-        return f"0000:{index + 1:02x}:00.0 {index} {index} {self.celsius} 0 0 0 {self.watts} {clocks} {memory} 0001.02"
+        start = f"0000:{index + 1:02x}:00.0 {index} {index}{serial} {self.celsius} 0 0 0 {self.watts}"
+        return f"{start} {clocks} {memory} 0001.0002.0022"
 
 
 class Machines:
@@ -55,7 +50,7 @@ class Machines:
     def play(self, *shown, driver="4.23", old=False):
         """`xpu_smi` of a driver, with these cards."""
         table = [f"Runtime Version: {driver}", f"Driver Version: {driver}", "  DEVICES", "-" * 99, HEAD]
-        rows = [card.old_row(index) if old else card.row(index) for index, card in enumerate(shown)]
+        rows = [card.row(index, old) for index, card in enumerate(shown)]
         self.print([*table, *(card.table(index) for index, card in enumerate(shown))], rows)
 
     def print(self, about, rows, name="xpu_smi"):
