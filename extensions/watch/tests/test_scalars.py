@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from llmperf.cli.main import call
 
 ROWS = [(step, 1e9 + step * 0.05, 9 - step / 100) for step in range(10, 610, 10)]
 
@@ -39,11 +38,10 @@ def write(kind, folder):
 
 
 @pytest.mark.parametrize("kind", ["events", "wandb-history.jsonl", "run.csv", "trainer_state.json"])
-def test_scalars_become_steps_with_their_times(tmp_path, capsys, kind):
+def test_scalars_become_steps_with_their_times(tmp_path, ran, kind):
     (tmp_path / "run").mkdir()
     words = ["--out", str(tmp_path), "--json", "--force", "--sequence-length=64", "--global-batch=10", "--devices=1"]
-    assert call(["import", str(write(kind, tmp_path / "run")), *words]) == 0
-    (made,) = json.loads(capsys.readouterr().out)
+    (made,) = json.loads(ran(0, "import", write(kind, tmp_path / "run"), *words).out)
     figures = made["figures"]
     assert (made["written_to"], made["profile"]) == (str(tmp_path / "run" / "watched.json"), "scalars")
     whole_run, rate = kind == "trainer_state.json", figures["tokens_per_second"]
@@ -51,8 +49,8 @@ def test_scalars_become_steps_with_their_times(tmp_path, capsys, kind):
     assert (figures["first_loss"], rate["mean"]) == (pytest.approx(8.9), pytest.approx(640 / 0.05))
     assert ("over the whole run, start-up included" in rate["source"]) == whole_run
     assert rate["p95"] - rate["p5"] == pytest.approx(2 * 640 / 0.05 * 0.005 / 30.25 if whole_run else 0, abs=0.1)
-    assert call(["validate", made["written_to"]]) == call(["summary", str(tmp_path)]) == 0
-    assert "12,800.0" in capsys.readouterr().out
+    ran(0, "validate", made["written_to"])
+    assert "12,800.0" in ran(0, "summary", tmp_path).out
 
 
 @pytest.mark.parametrize(
@@ -66,7 +64,6 @@ def test_scalars_become_steps_with_their_times(tmp_path, capsys, kind):
         ("two.csv", b"Step,a - train/loss,b - train/loss\n1,2,3\n", "expected the columns of one run"),
     ],
 )
-def test_what_cannot_be_read_is_one_line(tmp_path, capsys, name, data, message):
+def test_what_cannot_be_read_is_one_line(tmp_path, ran, name, data, message):
     (tmp_path / name).write_bytes(data)
-    assert call(["import", str(tmp_path / name), "--out", str(tmp_path / "out")]) == 2
-    assert message in capsys.readouterr().err
+    assert message in ran(2, "import", tmp_path / name, "--out", tmp_path / "out").err

@@ -88,7 +88,7 @@ def test_a_program_without_a_profile_gives_no_figure(watched):
     assert "no log profile fits the output" in document["notes"][-1]
 
 
-def test_bad_input_is_one_line(tmp_path, capsys):
+def test_bad_input_is_one_line(tmp_path, ran):
     for words, message in {
         "-- /no/such/program": "watch: cannot start /no/such/program: No such file or directory",
         "--profile megatrn -- true": "did you mean 'megatron'?",
@@ -97,8 +97,7 @@ def test_bad_input_is_one_line(tmp_path, capsys):
         "--model nosuch -- true": "; `llmperf models` lists those that exist",
         "--model llama3_1_8 -- true": "--model: unknown model 'llama3_1_8'; did you mean 'llama3_1_8b'?",
     }.items():
-        assert call(["watch", "-o", str(tmp_path), *words.split()]) == 2
-        assert message in capsys.readouterr().err
+        assert message in ran(2, "watch", "-o", tmp_path, *words.split()).err
 
 
 def test_a_signal_ends_the_program_and_what_it_printed_is_kept(tmp_path):
@@ -133,22 +132,19 @@ PADDLE = (
 )
 
 
-def test_logs_are_imported_by_the_times_that_they_print(tmp_path, capsys):
+def test_logs_are_imported_by_the_times_that_they_print(tmp_path, ran, capsys):
     log = tmp_path / "train.log"
     log.write_text("".join(STAMPED.format(number * 0.5, number, 9 - number / 100) for number in range(1, 60)))
     words = ["--devices", "2", "--sequence-length", "64", "--global-batch", "10"]
-    assert call(["import", str(log), "--out", str(tmp_path / "a"), *words]) == 0
-    assert "token/p/s: 640" in capsys.readouterr().out
+    assert "token/p/s: 640" in ran(0, "import", log, "--out", tmp_path / "a", *words).out
     document = json.loads((tmp_path / "a" / "train" / "watched.json").read_text())
     assert (document["evidence"], document["clock"], document["profile"]) == ("log", "program", "torchtitan")
     assert document["figures"]["step_seconds"]["mean"] == pytest.approx(0.5)
     assert call(["validate", str(tmp_path / "a")]) == 0
-    assert call(["import", str(log), "--out", str(tmp_path / "a")]) == 2
-    assert "--force replaces it" in capsys.readouterr().err
+    assert "--force replaces it" in ran(2, "import", log, "--out", tmp_path / "a").err
     log.write_text("".join(PADDLE.format(step, 0.8 * step) for step in range(10, 60, 10)))
     assert call(["import", str(log), "--out", str(tmp_path / "p"), *words]) == 0
-    assert call(["validate", str(tmp_path / "p")]) == 0
-    assert "expected about 120 (10 sequences (--global-batch), step time" in capsys.readouterr().out
+    assert "expected about 120 (10 sequences (--global-batch), step time" in ran(0, "validate", tmp_path / "p").out
     (tmp_path / "own.toml").write_text("[[line]]\nstep = 'at {}'\nloss = 'loss {}'\n")
     whole = "2026-03-01 12:{:02}:{:02} at {} loss 2.0\n"
     log.write_text("".join(whole.format(*divmod(int(step * 0.7), 60), step) for step in range(1, 60)))
@@ -223,7 +219,7 @@ def test_a_profile_is_proposed_and_what_is_not_sure_is_commented_out(tmp_path, c
     assert read_profile(own).values(form.format(7)) == pytest.approx({"step": 7, "loss": 2.7, **values})
 
 
-def test_tokens_that_are_printed_now_and_then_are_those_of_every_step(tmp_path, capsys):
+def test_tokens_that_are_printed_now_and_then_are_those_of_every_step(tmp_path, ran):
     lines = []
     for step in range(1, 101):
         at = f"2026-11-28 10:{step // 60:02}:{step % 60:02}.000 "
@@ -232,8 +228,7 @@ def test_tokens_that_are_printed_now_and_then_are_those_of_every_step(tmp_path, 
             said = {"loss": 2.0, "learning_rate": 1.0, "num_input_tokens_seen": step * 1000, "train_runtime": step}
             lines[-1] += str(said)
     (tmp_path / "a.log").write_text("\r".join(lines) + "\n")
-    assert call(["import", str(tmp_path / "a.log"), "--out", str(tmp_path / "out"), "--json"]) == 0
-    (made,) = json.loads(capsys.readouterr().out)
+    (made,) = json.loads(ran(0, "import", tmp_path / "a.log", "--out", tmp_path / "out", "--json").out)
     rates = made["figures"]["tokens_per_second"]
     assert (rates["median"], rates["mean"]) == (pytest.approx(1000), pytest.approx(1000))
 
@@ -248,7 +243,7 @@ def test_a_bar_comes_with_its_text_not_with_the_next_one():
 
 @pytest.mark.parametrize(("stall", "ramp", "expected"), [(0.0, 0, 87_381.3), (120.0, 0, 56_173.7), (0.0, 20, 87_381.3)],
                          ids=["steady", "with a pause", "a batch that grows"])  # fmt: skip
-def test_a_log_of_megatron_has_the_tokens_of_its_window(tmp_path, monkeypatch, capsys, stall, ramp, expected):
+def test_a_log_of_megatron_has_the_tokens_of_its_window(tmp_path, monkeypatch, ran, stall, ramp, expected):
     """Steps of 6 s with 128 sequences of 4096 tokens; a pause of 120 s before step 25, or half the batch at first."""
     seconds, samples = 0.0, 0
     lines = ["  seq_length ...................................... 4096"]
@@ -261,7 +256,6 @@ def test_a_log_of_megatron_has_the_tokens_of_its_window(tmp_path, monkeypatch, c
                      f" | global batch size: {size:5d} | lm loss: 8.0E+00 |")  # fmt: skip
     (tmp_path / "train.log").write_text("\n".join(lines))
     monkeypatch.chdir(tmp_path)
-    assert call(["import", "train.log", "--json"]) == 0
-    (document,) = json.loads(capsys.readouterr().out)
+    (document,) = json.loads(ran(0, "import", "train.log", "--json").out)
     assert document["figures"]["tokens_per_second"]["mean"] == pytest.approx(expected, rel=1e-4)
     assert ("the global batch changes from 64 to 128" in str(document["notes"])) == bool(ramp)
