@@ -3,11 +3,13 @@
 from dataclasses import replace
 from functools import cache
 
+import llmperf_schemas
 import pytest
 from llmperf.accounting.flops import count_flops
 from llmperf.accounting.model_states import stage_state_bytes, state_bytes
 from llmperf.accounting.parameters import count_parameters, stage_experts
 from llmperf.cases.library import library
+from llmperf.files import json_files
 from llmperf.planning.build import plan_only
 from llmperf.planning.states import Selection, Site
 from llmperf.types import DeviceRates, LinkRate, Plan, TracedCollective, Workload
@@ -132,22 +134,10 @@ def test_between_nodes_each_rank_sends_over_its_own_adapter() -> None:
         LinkRate(scope="node", bytes_per_second=1e12, latency_seconds=0.0, source=""),
         LinkRate(scope="cluster", bytes_per_second=1e10, latency_seconds=0.0, source=""),
     )
-    rates = replace(RATES, links=links)
+    known = json_files.convert(llmperf_schemas.example("plan")["rates"], DeviceRates, "rates")
+    rates = replace(known, links=links)
     message = TracedCollective(
         collective="all_to_all", bytes=10**9, ranks=tuple(range(16)), phase="forward", overlaps=False, per_micro_batch=1
     )
     half_leaves_the_node = 0.5e9 / 1e10
     assert collective_seconds(message, rates, plan_of(16, nodes=2).layout) == pytest.approx(half_leaves_the_node)
-
-
-RATES = DeviceRates(
-    device_model="A",
-    basis="assumed",
-    matmul_flops_per_second={"bf16": 1e14},
-    attention_flops_per_second={"bf16": 1e14},
-    memory_bytes_per_second=1e12,
-    launch_seconds=0.0,
-    memory_bytes=None,
-    source="",
-    date="2026-01-01",
-)

@@ -1,10 +1,7 @@
-"""Names that an import takes from installed plugins, and what the import uses of core."""
+"""Names that an import takes from installed plugins."""
 
-import ast
 import json
-from pathlib import Path
 
-import llmperf_published
 import pytest
 from llmperf.cli.main import call
 from llmperf_published.reading import library_match, names
@@ -29,7 +26,6 @@ DOCUMENT = """
 | A1 (1x8) | 2868 | 38.6% |
 | Road Runner A2 (1x8) | 2868 | 38.6% |
 """
-PUBLIC = ("llmperf", "llmperf.types", "llmperf.errors", "llmperf.hookspecs", "llmperf.validation")
 
 
 @pytest.fixture
@@ -106,21 +102,3 @@ def test_a_document_whose_vendor_s_plugin_is_missing_was_not_changed(acme, tmp_p
 def test_a_broken_vendor_plugin_does_not_stop_an_import(acme, tmp_path):
     (acme / "llmperf_acme_names.py").write_text("raise ValueError('broken')")
     assert imported(tmp_path, title="NVIDIA results")["vendor"] == "nvidia"
-
-
-def private_imports(path):
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        names = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            names = [node.module or ""]
-        yield from (name for name in names if name.split(".")[0] == "llmperf" and name not in PUBLIC)
-
-
-SOURCES = Path(llmperf_published.__file__).parent
-
-
-@pytest.mark.parametrize("path", [SOURCES / "command.py", *sorted(SOURCES.glob("reading/*.py"))], ids=lambda p: p.stem)
-def test_the_import_uses_public_names_of_core(path):
-    assert list(private_imports(path)) == []

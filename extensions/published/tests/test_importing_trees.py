@@ -8,7 +8,6 @@ from llmperf import encode_pretty
 from llmperf.cli.main import call
 from llmperf_published.reading import files
 
-LORA = Path(__file__).parent / "published_documents" / "llama2_7b_lora_a100.md"
 RESULTS = "# NVIDIA results\n\n| GPU | GPUs | token/p/s | MFU |\n|---|---|---|---|\n| A100 | 8 | 3000 | 40 % |\n"
 UNCLEAR = "# t\n\n| sort | tokens/s at noon |\n|---|---|\n| a | 2 |\n"
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import click
+import llmperf_schemas
 import pytest
 from llmperf import rank_records
 from llmperf.errors import RunFailed, UserError
@@ -55,24 +56,12 @@ def test_a_profile_gives_time_by_kind_and_is_no_result(profile, tmp_path, ran):
     assert "its plan has purpose 'profile', which has no result" in ran(2, "report", run).err
 
 
-RATES = DeviceRates(
-    device_model="Stub S1",
-    basis="assumed",
-    matmul_flops_per_second={"fp32": 1e12},
-    attention_flops_per_second={},
-    memory_bytes_per_second=1e11,
-    launch_seconds=1e-6,
-    memory_bytes=None,
-    source="a test",
-    date="2026-01-01",
-)
-
-
 @pytest.mark.slow
 def test_the_gap_to_the_estimate_is_shown_where_rates_are_known(profile, monkeypatch):
     work = ExpectedWork(rank=0, method="analytic", flops=1e12, bytes=1e9, seconds={"matmul": 0.45, "norm": 0.1})
     monkeypatch.setattr("llmperf_trace.profile.expected_work", lambda plan: (work,))
-    document = profile(steps=(1,), trace=False, rates=RATES)
+    rates = llmperf_schemas.example("plan")["rates"] | {"basis": "assumed"}
+    document = profile(steps=(1,), trace=False, rates=json_files.convert(rates, DeviceRates, "rates"))
     assert (document.rates, document.profile.trace) == ("assumed", None)
     assert [(each.kind, each.seconds, each.estimated_seconds) for each in document.kinds] == [
         ("matmul", 0.5, 0.45),
