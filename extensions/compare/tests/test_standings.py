@@ -33,6 +33,12 @@ def imported(measured, speed=90.0, outcome="agrees", **contract):
                  contract=stated, measured=False)  # fmt: skip
 
 
+def test_contracts_are_not_ranked_together():
+    ours = run("a", 100.0)
+    made = standings([ours, replace(run("b", 200.0), contract=dict(ours.contract) | {"seed": "7"})])
+    assert [standing.entries[0].speed for standing in made] == [200.0, 100.0]
+
+
 def test_an_imported_row_of_another_batch_or_that_says_little_is_apart():
     ours = run()
     assert [standing.measured for standing in standings([imported(ours, global_batch="99999"), ours])] == [True, False]
