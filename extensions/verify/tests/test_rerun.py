@@ -88,6 +88,10 @@ def test_why_the_layout_is_another(result):
     assert plan_rerun(absent, 5, None).other_layout == "it trained by absent, which is not installed"
 
 
+def test_another_framework_can_be_chosen(result):
+    assert plan_rerun(result, 5, "zero").plan.spec.tuning.framework == "zero"
+
+
 @pytest.mark.slow
 def test_a_recipe_that_this_machine_lacks_is_replaced_by_fp32(result):
     rerun = plan_rerun(contract_with(result, precision="fp16"), 5, "pytorch")

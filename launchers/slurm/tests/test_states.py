@@ -26,6 +26,11 @@ def line(state="RUNNING", reason="None", restarts=0, code="0:0", nodes="gpu[1-2]
     return LINE.format(state=state, reason=reason, restarts=restarts, code=code, nodes=nodes)
 
 
+def test_a_waiting_job_has_a_reason_and_no_nodes():
+    state = read_state(line("PENDING", "Resources", nodes="(null)"))
+    assert (state.state, state.reason, state.nodes, state.waiting) == ("PENDING", "Resources", None, True)
+
+
 @pytest.mark.parametrize(("text", "code"), [("0:0", 0), ("3:0", 3), ("0:15", 143), ("1:9", 1), ("odd", None)])
 def test_exit_codes_of_scripts_and_signals(text, code):
     assert read_state(line("FAILED", "NonZeroExitCode", code=text)).exit_code == code
