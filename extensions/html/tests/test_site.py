@@ -114,7 +114,7 @@ def test_the_same_results_give_the_same_site_wherever_they_are(tmp_path):
 
 
 def test_names_of_one_device_in_a_catalogue_share_a_page(tmp_path, example):
-    for name in ("NVIDIA H800", "H800-SXM5-80GB", "NVIDIA H20"):
+    for name in ("NVIDIA H800", "NVIDIA_H800", "H800-SXM5-80GB", "NVIDIA H20"):
         write(tmp_path / "runs" / name, example, hardware=example["hardware"] | {"device_model": name})
     devices = [name for name in site(tmp_path / "runs", "-o", tmp_path / "site") if name.startswith("devices/")]
     assert sorted(name.rpartition("-")[0] for name in devices) == ["devices/nvidia-h20", "devices/nvidia-h800"]

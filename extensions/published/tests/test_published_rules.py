@@ -380,7 +380,11 @@ def test_every_rule_over_published_documents_is_shown_to_catch_its_fault():
     assert {case.values[0] for case in CASES} == set(FAULTS)
 
 
-def validated(path):
+def validated(path, **texts):
+    """The codes by file in a folder, after these READMEs were written to folders in it."""
+    for name, written in texts.items():
+        (path / name).mkdir(parents=True)
+        (path / name / "README.md").write_text(written)
     return {
         file.path.relative_to(path).as_posix(): [one.code for one in file.findings]
         for file in Validator().validated(path)
@@ -388,11 +392,9 @@ def validated(path):
 
 
 def test_readmes_in_a_folder_are_validated_and_other_markdown_is_not(tmp_path):
-    (tmp_path / "vendor").mkdir()
-    (tmp_path / "vendor" / "README.md").write_text(SOURCES[R300])
     (tmp_path / "NOTES.md").write_text("| model | throughput |\n|---|---|\n| a | 3 tokens/s |\n")
     (tmp_path / "README.md").write_text("# Throughput | and more\n")
-    assert validated(tmp_path) == {"vendor/README.md": [code for code, _, _ in FOUND[R300]]}
+    assert validated(tmp_path, vendor=SOURCES[R300]) == {"vendor/README.md": [code for code, _, _ in FOUND[R300]]}
 
 
 REPRINTED = {
@@ -407,18 +409,13 @@ REPRINTED = {
 def test_a_copied_row_that_is_printed_otherwise_is_found(tmp_path, one):
     was, now = REPRINTED[one]
     assert was in SOURCES[MEGATRON]
-    for name, written in (("a", SOURCES[MEGATRON]), ("b", SOURCES[MEGATRON].replace(was, now))):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "README.md").write_text(written)
-    assert validated(tmp_path)["b/README.md"].count("LP631") == 2
+    found = validated(tmp_path, a=SOURCES[MEGATRON], b=SOURCES[MEGATRON].replace(was, now))
+    assert found["b/README.md"].count("LP631") == 2
 
 
 def test_a_copied_row_below_a_relative_path_is_found(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name in ("a", "b"):
-        folder = Path("out", "results", name)
-        folder.mkdir(parents=True)
-        (folder / "README.md").write_text(SOURCES[MEGATRON] + "\n" * (name == "b"))
+    validated(Path("out", "results"), a=SOURCES[MEGATRON], b=SOURCES[MEGATRON] + "\n")
     assert validated(Path("out"))["results/b/README.md"].count("LP631") == 2
 
 
@@ -439,10 +436,7 @@ def test_findings_in_a_readme_stand_at_its_lines(tmp_path):
 
 
 def test_a_row_copied_under_another_name_is_found(tmp_path):
-    for name, written in (("a", SOURCES[ZERO]), ("b", SOURCES[ZERO].replace("H800", "H20")), ("c", SOURCES[ZERO])):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "README.md").write_text(written)
-    found = validated(tmp_path)
+    found = validated(tmp_path, a=SOURCES[ZERO], b=SOURCES[ZERO].replace("H800", "H20"), c=SOURCES[ZERO])
     assert "LP631" not in found["a/README.md"]
     assert found["b/README.md"].count("LP631") == 2
     assert "LP631" not in found["c/README.md"], "the same document again is no second submission"

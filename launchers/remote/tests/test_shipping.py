@@ -180,11 +180,6 @@ def test_a_link_in_the_place_of_a_file_is_not_followed(ends, from_node_1, tmp_pa
     assert (tmp_path / "target").read_text() == "kept"
 
 
-@given(st.binary(max_size=3000))
-def test_bytes_come_back(data):
-    assert unpacked(packed(data), "test") == data
-
-
 @given(st.binary(max_size=200))
 def test_a_piece_is_one_line_with_the_mark(data):
     piece = Piece(node=3, file="records/rank-00000.jsonl", offset=7, data=packed(data))
