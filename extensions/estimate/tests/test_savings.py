@@ -178,21 +178,19 @@ def test_the_range_of_a_cost_is_at_the_largest_error_and_stands_before_the_cost(
     assert str(rows[0].text).endswith("; holds for a network of 2,560 Gb/s a node; give yours by --network GBIT")
 
 
-def test_what_does_not_fit_has_no_throughput_and_no_time() -> None:
-    estimate = estimated("llama2_13b_pretrain_zero", "R300:1x8")
-    assert (estimate.fits, estimate.time, estimate.tokens_per_second_per_device) == (False, None, None)
-    assert {mfu.value for mfu in estimate.mfu} == {None}
-    assert estimate.savings == ()
+@pytest.mark.parametrize(
+    ("settings", "fits", "why"),
+    [
+        ((), False, "the memory does not suffice$"),
+        (("framework.offload=optimizer",), True, "the host keeps optimizer, gradients, at rates"),
+    ],
+)
+def test_what_does_not_fit_or_is_on_the_host_has_no_throughput_and_no_time(settings, fits, why) -> None:
+    estimate = estimated("llama2_13b_pretrain_zero", "R300:1x8", *settings)
+    assert (estimate.fits, estimate.time, estimate.tokens_per_second_per_device) == (fits, None, None)
+    assert ({mfu.value for mfu in estimate.mfu}, estimate.savings) == ({None}, ())
     text = estimate_text(estimate)
-    assert re.search(r"^time +unknown: the memory does not suffice$", text, re.MULTILINE)
-    assert "token/p/s" not in text
-
-
-def test_states_on_the_host_leave_time_and_throughput_unknown() -> None:
-    estimate = estimated("llama2_13b_pretrain_zero", "R300:1x8", "framework.offload=optimizer")
-    assert (estimate.fits, estimate.time, estimate.tokens_per_second_per_device) == (True, None, None)
-    text = estimate_text(estimate)
-    assert re.search(r"^time +unknown: the host keeps optimizer, gradients, at rates", text, re.MULTILINE)
+    assert re.search(rf"^time +unknown: {why}", text, re.MULTILINE)
     assert "token/p/s" not in text
 
 
