@@ -5,17 +5,10 @@ import json
 import pytest
 from llmperf.accounting import count_parameters, flops_by, known_conventions
 from llmperf.cases.library import library
-from llmperf.cli.main import call
 from llmperf.types import Workload
 from llmperf_compare.convert import convention_of
 
 LLAMA = ["--model", "llama3_1_8b", "--seq-len", "8192"]
-
-
-def run(capsys, *words):
-    code = call(["convert", *words])
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 @pytest.mark.parametrize(
@@ -33,9 +26,9 @@ def run(capsys, *words):
         (["9", *LLAMA, "--peak", "0"], "--peak: expected TFLOP/s above 0"),
     ],
 )
-def test_wrong_words_are_refused_in_one_line(capsys, words, message):
-    code, out, err = run(capsys, *words)
-    assert (code, out, err.count("\n")) == (2, "", 1)
+def test_wrong_words_are_refused_in_one_line(ran, words, message):
+    out, err = ran(2, "convert", *words)
+    assert (out, err.count("\n")) == ("", 1)
     assert message in err
 
 
@@ -51,18 +44,16 @@ def test_wrong_words_are_refused_in_one_line(capsys, words, message):
         ("37.6%", ["--from", "causal", "--to-peak", "989.5"], "causal", "1979", 75.2),
     ],
 )
-def test_published_figures_are_those_of_other_conventions(capsys, figure, origin, target, peak, share):
-    code, out, _ = run(capsys, figure, *LLAMA, *origin, "--to", target, "--peak", peak, "--json")
-    assert code == 0
-    (found,) = json.loads(out)["to"]
+def test_published_figures_are_those_of_other_conventions(ran, figure, origin, target, peak, share):
+    words = ("convert", figure, *LLAMA, *origin, "--to", target, "--peak", peak, "--json")
+    (found,) = json.loads(ran(0, *words).out)["to"]
     assert 100 * found["mfu"] == pytest.approx(share, abs=0.06)
     assert "token/s x" in found["how"]
 
 
-def test_the_formula_is_shown(capsys):
+def test_the_formula_is_shown(ran):
     words = ["--from", "torchtitan", "--to", "causal", "--peak", "989.4"]
-    code, out, _ = run(capsys, "62.5%", *LLAMA, *words)
-    assert code == 0
+    out = ran(0, "convert", "62.5%", *LLAMA, *words).out
     assert "\ncausal (nearly Megatron-Core, nearly NeMo)" in out
     assert "6 x (8,030,261,248 - 525,336,576) + 6 x 32 x 4,096 x 8,192" in out
     assert "/ 989.4 TFLOP/s = 55.5" in out

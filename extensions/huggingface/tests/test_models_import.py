@@ -4,7 +4,6 @@ import json
 
 import pytest
 from llmperf.cases.library import library, read_named
-from llmperf.cli.main import call
 from llmperf.errors import UserError
 from llmperf.types import Model
 from llmperf_huggingface.export import huggingface_config
@@ -28,50 +27,40 @@ import json
 """
 
 
-def run(capsys, *words):
-    code = call(list(words))
-    out, err = capsys.readouterr()
-    return code, out, err
-
-
-def test_a_configuration_becomes_a_model_file_that_can_be_shown(capsys, tmp_path, monkeypatch):
+def test_a_configuration_becomes_a_model_file_that_can_be_shown(ran, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     config = huggingface_config(library().model("mixtral_8x7b"))
     (tmp_path / "config.json").write_text(json.dumps({**config, "surprise": 1}))
-    code, out, err = run(capsys, "models", "import", "config.json", "-o", "mine.toml")
-    assert (code, out) == (0, "wrote mine.toml\n")
+    out, err = ran(0, "models", "import", "config.json", "-o", "mine.toml")
+    assert out == "wrote mine.toml\n"
     assert "46,702,792,704 parameters, of which a token passes 12,879,925,248" in err
     assert "not expressed: surprise = 1" in err
     assert read_named(tmp_path / "mine.toml", Model).mixture.experts == 8
-    assert run(capsys, "models", "mine.toml")[0] == 0
-    assert run(capsys, "validate", "mine.toml")[0] == 0
+    ran(0, "models", "mine.toml")
+    ran(0, "validate", "mine.toml")
 
 
-def test_an_import_replaces_a_file_only_by_force_and_never_a_link(capsys, tmp_path, monkeypatch):
+def test_an_import_replaces_a_file_only_by_force_and_never_a_link(ran, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps(huggingface_config(library().model("llama3_tiny"))))
     (tmp_path / "mine.toml").write_text("precious")
     (tmp_path / "link.toml").symlink_to("mine.toml")
     words = ("models", "import", "config.json", "-o")
-    code, _, err = run(capsys, *words, "mine.toml")
-    assert code == 2
-    assert "mine.toml: exists already; --force replaces it" in err
-    assert run(capsys, *words, "link.toml", "--force")[0] == 2
+    assert "mine.toml: exists already; --force replaces it" in ran(2, *words, "mine.toml").err
+    ran(2, *words, "link.toml", "--force")
     assert (tmp_path / "mine.toml").read_text() == "precious"
-    assert run(capsys, *words, "mine.toml", "--force")[0] == 0
+    ran(0, *words, "mine.toml", "--force")
     assert read_named(tmp_path / "mine.toml", Model).layers == library().model("llama3_tiny").layers
 
 
-def test_an_import_writes_no_file_that_is_refused_when_it_is_read(capsys, tmp_path, monkeypatch):
+def test_an_import_writes_no_file_that_is_refused_when_it_is_read(ran, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     config = huggingface_config(library().model("llama3_tiny"))
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "huge.json").write_text(json.dumps({**config, "num_hidden_layers": 10**12}))
-    _, _, err = run(capsys, "models", "import", "config.json", "-o", "llama2_7b.toml")
-    assert "'llama2_7b' is the name of a shipped model" in err
-    code, _, err = run(capsys, "models", "import", "huge.json", "-o", "mine.toml")
-    assert code == 2
-    assert "huge.json: nominal_parameters: expected at most" in err
+    words = ("models", "import")
+    assert "'llama2_7b' is the name of a shipped model" in ran(2, *words, "config.json", "-o", "llama2_7b.toml").err
+    assert "huge.json: nominal_parameters: expected at most" in ran(2, *words, "huge.json", "-o", "mine.toml").err
     assert not list(tmp_path.glob("*.toml"))
 
 
@@ -85,9 +74,9 @@ def test_an_import_writes_no_file_that_is_refused_when_it_is_read(capsys, tmp_pa
         (["llama2_7b", "--force"], "--force: only with"),
     ],
 )
-def test_wrong_words_are_refused_in_one_line(capsys, words, message):
-    code, out, err = run(capsys, "models", *words)
-    assert (code, out, err.count("\n")) == (2, "", 1)
+def test_wrong_words_are_refused_in_one_line(ran, words, message):
+    out, err = ran(2, "models", *words)
+    assert (out, err.count("\n")) == ("", 1)
     assert message in err
 
 

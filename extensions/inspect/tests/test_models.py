@@ -13,15 +13,8 @@ from llmperf.types import Model
 from llmperf_inspect import model_text
 
 
-def run(capsys, *words):
-    code = call(list(words))
-    out, err = capsys.readouterr()
-    return code, out, err
-
-
-def test_a_model_is_shown_with_parameters_and_flops_by_component(capsys):
-    code, out, _ = run(capsys, "models", "gpt_oss_20b", "--seq-len", "4096")
-    assert code == 0
+def test_a_model_is_shown_with_parameters_and_flops_by_component(ran):
+    out = ran(0, "models", "gpt_oss_20b", "--seq-len", "4096").out
     for line in (
         r"experts +19,110,297,600",
         r"total +20,914,757,184",
@@ -35,10 +28,8 @@ def test_a_model_is_shown_with_parameters_and_flops_by_component(capsys):
         assert re.search(line, out), line
 
 
-def test_a_model_as_json(capsys):
-    code, out, _ = run(capsys, "models", "deepseek_v3", "--json")
-    assert code == 0
-    document = json.loads(out)
+def test_a_model_as_json(ran):
+    document = json.loads(ran(0, "models", "deepseek_v3", "--json").out)
     assert document["total_parameters"] == 671_026_404_352
     assert sum(document["parameters"].values()) == document["total_parameters"]
     assert document["seq_len"] == 4096
@@ -53,9 +44,9 @@ def test_a_model_as_json(capsys):
         (["models", "llama2_7b", "other"], "expected one NAME, found llama2_7b other"),
     ],
 )
-def test_wrong_words_are_refused_in_one_line(capsys, words, message):
-    code, out, err = run(capsys, *words)
-    assert (code, out, err.count("\n")) == (2, "", 1)
+def test_wrong_words_are_refused_in_one_line(ran, words, message):
+    out, err = ran(2, *words)
+    assert (out, err.count("\n")) == ("", 1)
     assert message in err
 
 
