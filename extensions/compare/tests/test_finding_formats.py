@@ -9,7 +9,6 @@ from urllib.parse import unquote_to_bytes
 from xml.etree import ElementTree
 
 import pytest
-from llmperf.cli.main import call
 from llmperf.cli.validate import as_json, text
 from llmperf.types import FileFindings, Finding, Rule
 from llmperf.validation.catalogue import MAX_VIOLATIONS
@@ -22,25 +21,18 @@ RENDERED = (lambda files: "".join(map(text, files)), as_json, github, sarif, jun
 HOSTILE = 'a%b\n::error::x\x1b[31m<&"\ud800'
 
 
-def run(capsys, *words):
-    code = call(["validate", *words])
-    return code, capsys.readouterr().out
-
-
-def test_each_format_tells_the_same_findings(wrong, capsys):
-    code, lines = run(capsys, wrong)
-    assert code == 1
-    told = [line.split(": ", 1)[1].split()[0] for line in lines.splitlines()]
+def test_each_format_tells_the_same_findings(wrong, ran):
+    told = [line.split(": ", 1)[1].split()[0] for line in ran(1, "validate", wrong).out.splitlines()]
     assert {"LP201", "LP605"} <= set(told)
-    (file,) = json.loads(run(capsys, wrong, "--json")[1])
+    (file,) = json.loads(ran(1, "validate", wrong, "--json").out)
     assert [one["code"] for one in file["findings"]] == told
-    (analysis,) = json.loads(run(capsys, wrong, "--format", "sarif")[1])["runs"]
+    (analysis,) = json.loads(ran(1, "validate", wrong, "--format", "sarif").out)["runs"]
     assert [one["ruleId"] for one in analysis["results"]] == told
     assert {one["id"] for one in analysis["tool"]["driver"]["rules"]} == set(told)
-    commands = run(capsys, wrong, "--format", "github")[1].splitlines()
+    commands = ran(1, "validate", wrong, "--format", "github").out.splitlines()
     assert [line.partition("title=")[2].partition("::")[0] for line in commands] == told
     assert commands[0].startswith("::error file=")
-    suite = ElementTree.fromstring(run(capsys, wrong, "--format", "junit")[1])
+    suite = ElementTree.fromstring(ran(1, "validate", wrong, "--format", "junit").out)
     assert (suite.get("tests"), suite.get("failures")) == ("1", "1")
     assert "LP201" in suite.find("testcase/failure").text
     assert "LP605" in suite.find("testcase/system-out").text
@@ -84,29 +76,29 @@ def test_how_many_more_there_are_is_told_in_every_format(often_wrong):
         assert "wrong; and 2980 more of this kind" in render([often_wrong])
 
 
-def test_what_is_not_shown_is_counted(often_wrong, example, tmp_path, monkeypatch, ran, capsys):
+def test_what_is_not_shown_is_counted(often_wrong, example, tmp_path, monkeypatch, ran):
     monkeypatch.setattr(Validator, "validated", lambda *_: iter([often_wrong]))
-    assert run(capsys, "x") == (0, text(often_wrong))
-    assert "1 file: 0 errors, 3000 warnings" in ran(0, "validate", "x").err
+    out, err = ran(0, "validate", "x")
+    assert (out, err.startswith("1 file: 0 errors, 3000 warnings")) == (text(often_wrong), True)
     errors = [replace(one, severity="error") for one in often_wrong.findings]
     suite = ElementTree.fromstring(junit([replace(often_wrong, findings=tuple(errors))]))
     assert suite.find("testcase/failure").get("message") == "3000 errors, the first LP000: wrong"
 
 
-def test_findings_in_json_have_their_lines(wrong, capsys):
+def test_findings_in_json_have_their_lines(wrong, ran):
     lines = Path(wrong).read_text().splitlines()
-    (analysis,) = json.loads(run(capsys, wrong, "--format", "sarif")[1])["runs"]
+    (analysis,) = json.loads(ran(1, "validate", wrong, "--format", "sarif").out)["runs"]
     for one in analysis["results"]:
         (location,) = one["locations"]
         line = location["physicalLocation"]["region"]["startLine"]
         name = location["logicalLocations"][0]["fullyQualifiedName"].rpartition("/")[2]
         assert name.isdecimal() or f'"{name}"' in lines[line - 1]
-    assert re.search(r"wrong\.json,line=\d+,", run(capsys, wrong, "--format", "github")[1])
+    assert re.search(r"wrong\.json,line=\d+,", ran(1, "validate", wrong, "--format", "github").out)
 
 
-def test_sarif_has_what_code_scanning_services_require(wrong, tmp_path, capsys):
+def test_sarif_has_what_code_scanning_services_require(wrong, tmp_path, ran):
     """SARIF 2.1.0 (OASIS), 3.13, 3.14, 3.18, 3.27; GitHub takes no result whose place has no region."""
-    document = json.loads(run(capsys, wrong, str(tmp_path / "none.json"), "--format", "sarif")[1])
+    document = json.loads(ran(2, "validate", wrong, str(tmp_path / "none.json"), "--format", "sarif").out)
     assert (set(document), document["version"]) == ({"$schema", "version", "runs"}, "2.1.0")
     (analysis,) = document["runs"]
     assert set(analysis) == {"tool", "results"}
@@ -128,10 +120,10 @@ def test_sarif_has_what_code_scanning_services_require(wrong, tmp_path, capsys):
         assert location["physicalLocation"]["region"]["startLine"] >= 1
 
 
-def test_junit_has_what_jenkins_and_maven_require(wrong, example, tmp_path, capsys):
+def test_junit_has_what_jenkins_and_maven_require(wrong, example, tmp_path, ran):
     """Attributes and order of elements in Jenkins' junit-10.xsd and Maven's surefire-test-report.xsd."""
     (tmp_path / "broken.json").write_text("{")
-    suite = ElementTree.fromstring(run(capsys, wrong, str(tmp_path / "broken.json"), "--format", "junit")[1])
+    suite = ElementTree.fromstring(ran(2, "validate", wrong, str(tmp_path / "broken.json"), "--format", "junit").out)
     assert set(suite.attrib) == {"name", "tests", "failures", "errors", "skipped", "time"}
     assert suite.tag == "testsuite"
     counts = {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")}

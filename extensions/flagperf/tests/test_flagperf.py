@@ -6,20 +6,8 @@ from pathlib import Path
 import llmperf_schemas
 import pytest
 from llmperf import read_toml
-from llmperf.cli.main import call
 
 FILES = read_toml(Path(__file__).with_name("configurations.toml"))
-
-
-@pytest.fixture
-def llmperf(capsys):
-    """A function that gives the exit code, output and messages of a command line."""
-
-    def run(*words):
-        code = call([str(word) for word in words])
-        return (code, *capsys.readouterr())
-
-    return run
 
 
 @pytest.fixture
@@ -40,10 +28,8 @@ def training(tmp_path):
     return tmp_path / "training"
 
 
-def test_configurations_of_a_folder_become_cases_that_plan(llmperf, training, tmp_path):
-    done = llmperf("import", training, "--out", tmp_path / "cases", "--json")
-    assert done[0] == 0, done[2]
-    document = json.loads(done[1])
+def test_configurations_of_a_folder_become_cases_that_plan(ran, training, tmp_path):
+    document = json.loads(ran(0, "import", training, "--out", tmp_path / "cases", "--json").out)
     assert [one["plan"] for one in document["cases"]] == ["ok", "ok"]
     assert [one["machine"] for one in document["cases"]] == ["A100-SXM4-80GB:1x8"] * 2
     assert "unknown model 'resnet50'" in document["refused"][0]
@@ -61,47 +47,45 @@ def test_configurations_of_a_folder_become_cases_that_plan(llmperf, training, tm
     for line in ("lr = 1e-05", "beta2 = 0.98", "eps = 1e-09", "gradient_checkpointing = true"):
         assert f"{line}\n" in case
     assert "weight_decay" not in case
-    text = llmperf("plan", tmp_path / "cases" / f"{megatron['name']}.toml", "--on", "A100-SXM4-80GB:1x8")[1]
+    text = ran(0, "plan", tmp_path / "cases" / f"{megatron['name']}.toml", "--on", "A100-SXM4-80GB:1x8").out
     assert "8 ranks = TP1 x PP1 x DP8" in text
     (training / "README.md").write_text("| tokens/s | MFU |\n|---|---|\n| 3,700 | 49.8% |\n")
-    assert llmperf("import", training, "--out", tmp_path / "tables")[0] == 0
+    ran(0, "import", training, "--out", tmp_path / "tables")
     assert not list((tmp_path / "tables").glob("*.toml"))
-    again = llmperf("import", training / "nvidia", "--out", tmp_path / "cases")
-    assert (again[0], "--force replaces it" in again[2]) == (2, True)
+    assert "--force replaces it" in ran(2, "import", training / "nvidia", "--out", tmp_path / "cases").err
 
 
 @pytest.mark.parametrize("entry", FILES["wrong"], ids=lambda entry: entry["message"][:30])
-def test_what_is_missing_or_no_configuration_is_one_line(llmperf, tmp_path, entry):
+def test_what_is_missing_or_no_configuration_is_one_line(ran, tmp_path, entry):
     place = tmp_path / "nvidia" / "llama2_7b-deepspeed" / "config"
     place.mkdir(parents=True)
     (place / "config_A100x1x8.py").write_text(entry["text"] * entry.get("times", 1))
-    done = llmperf("import", place / "config_A100x1x8.py", "--out", tmp_path / "cases")
-    assert (done[0], len(done[2].splitlines())) == (2, 1)
-    assert entry["message"] in done[2]
+    error = ran(2, "import", place / "config_A100x1x8.py", "--out", tmp_path / "cases").err
+    assert len(error.splitlines()) == 1
+    assert entry["message"] in error
     assert not (tmp_path / "cases").exists()
 
 
-def test_cases_of_a_test_conf_are_found(llmperf, training, tmp_path):
+def test_cases_of_a_test_conf_are_found(ran, training, tmp_path):
     conf = training / "run_benchmarks" / "config" / "test_conf.py"
     conf.parent.mkdir(parents=True)
     conf.write_text('VENDOR = "nvidia"\nCASES = {"llama2_7b:megatron-deepspeed:A100:1:8:1": "/data"}\n')
-    assert "1 case written" in llmperf("import", conf, "--out", tmp_path / "cases")[1]
+    assert "1 case written" in ran(0, "import", conf, "--out", tmp_path / "cases").out
     conf.write_text('CASES = {"llama2_7b:deepspeed:A100:1:8:1": "/data"}\n')
-    assert "found none for 'llama2_7b:deepspeed:A100:1:8:1'" in llmperf("import", conf, "--out", tmp_path / "more")[2]
+    error = ran(2, "import", conf, "--out", tmp_path / "more").err
+    assert "found none for 'llama2_7b:deepspeed:A100:1:8:1'" in error
 
 
 @pytest.mark.parametrize(("vendor", "device"), [("nvidia", "NVIDIA A100-SXM4-80GB"), ("cpu", "AMD EPYC")])
-def test_a_result_is_flagperfs_table_and_imports_to_the_same_figures(llmperf, tmp_path, vendor, device, saved):
+def test_a_result_is_flagperfs_table_and_imports_to_the_same_figures(ran, tmp_path, vendor, device, saved):
     result = llmperf_schemas.example("result")
     (tmp_path / "run").mkdir()
     path = saved(tmp_path / "run" / "result.json", result)
-    assert "a device for each rank" in llmperf("report", path, "--format", "flagperf")[2]
+    assert "a device for each rank" in ran(2, "report", path, "--format", "flagperf").err
     result["hardware"] |= {"vendor": vendor, "device_model": device, "device_share": 1.0}
     path.write_text(json.dumps(result))
-    done = llmperf("report", path, "--format", "flagperf", "-o", tmp_path / "README.md")
-    assert done[0] == 0, done[2]
-    done = llmperf("import", tmp_path / "README.md", "--out", tmp_path / "imported")
-    assert (done[0], done[2]) == (0, "")
+    ran(0, "report", path, "--format", "flagperf", "-o", tmp_path / "README.md")
+    assert ran(0, "import", tmp_path / "README.md", "--out", tmp_path / "imported").err == ""
     document = json.loads((next((tmp_path / "imported").glob("*/published.json"))).read_text())
     (imported,) = document["rows"]
     assert (document["vendor"], imported["hardware"]["device_model"]) == (vendor, device)

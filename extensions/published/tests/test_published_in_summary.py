@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 from llmperf.cases.library import library
-from llmperf.cli.main import call
 from llmperf.files.json_files import encode
 from llmperf_published.baselines import SHIPPED
 
@@ -29,13 +28,8 @@ def runs(example, tmp_path, saved):
     return str(tmp_path / "runs")
 
 
-def summary(capsys, *words):
-    assert call(["summary", *words]) == 0
-    return capsys.readouterr().out
-
-
-def test_an_imported_row_is_ranked_between_runs_of_its_contract_and_marked(runs, capsys):
-    lines = summary(capsys, runs, BAICHUAN).splitlines()
+def test_an_imported_row_is_ranked_between_runs_of_its_contract_and_marked(runs, ran):
+    lines = ran(0, "summary", runs, BAICHUAN).out.splitlines()
     heading = next(place for place, line in enumerate(lines) if "bf16, 2048 tokens x 128" in line)
     first, second, third = (line.split() for line in lines[heading + 1 : heading + 4])
     assert first[:2] == ["2x8", "X2300"]
@@ -46,38 +40,38 @@ def test_an_imported_row_is_ranked_between_runs_of_its_contract_and_marked(runs,
     assert third[:2] == ["2x8", "X1900"]
 
 
-def test_a_row_of_another_batch_has_a_heading_of_its_own(runs, capsys):
-    out = summary(capsys, runs, BAICHUAN)
+def test_a_row_of_another_batch_has_a_heading_of_its_own(runs, ran):
+    out = ran(0, "summary", runs, BAICHUAN).out
     assert "baichuan2_13b, imported: bf16, 2048 tokens x 1024\n2x8 NVIDIA H800" in out
     assert "`agrees` says only that they agree with each other" in out
 
 
-def test_imported_rows_are_chinese_in_a_chinese_summary(runs, capsys):
-    out = summary(capsys, runs, BAICHUAN, "--lang", "zh", "--wide")
+def test_imported_rows_are_chinese_in_a_chinese_summary(runs, ran):
+    out = ran(0, "summary", runs, BAICHUAN, "--lang", "zh", "--wide").out
     assert "baichuan2_13b（导入）：bf16，2048 token x 1024\n2x8 NVIDIA H800" in out
     assert "sharding stage" not in out
     assert out.count("分片阶段") == 4
-    table = summary(capsys, BAICHUAN, "--lang", "zh")
+    table = ran(0, "summary", BAICHUAN, "--lang", "zh").out
     assert "  一致\n" in table
     assert "2 行已发布数据：2 行一致" in table
 
 
-def test_a_computed_mfu_is_marked(runs, capsys):
-    out = summary(capsys, runs, str(SHIPPED / "llama1_paddle_a100"))
+def test_a_computed_mfu_is_marked(runs, ran):
+    out = ran(0, "summary", runs, str(SHIPPED / "llama1_paddle_a100")).out
     assert "57.4 % *  imported: not checked" in out
     assert "* computed by llmperf: the document prints none that is understood" in out
 
 
 @pytest.mark.slow
-def test_the_name_published_is_the_shipped_rows_from_any_folder(runs, tmp_path, monkeypatch, ran, capsys):
+def test_the_name_published_is_the_shipped_rows_from_any_folder(runs, tmp_path, monkeypatch, ran):
     monkeypatch.chdir(tmp_path)
-    assert "imported: agrees" in summary(capsys, "runs", "published")
+    assert "imported: agrees" in ran(0, "summary", "runs", "published").out
     assert "NVIDIA H800" in ran(0, "report", "published", "--format", "csv").out
     assert "published/llama2_7b_lora_a100/published.json: line 65: agrees" in ran(0, "validate", "published").err
 
 
-def test_programs_get_imported_rows_in_their_place_and_marked(runs, capsys):
-    members = json.loads(summary(capsys, runs, BAICHUAN, "--json"))
+def test_programs_get_imported_rows_in_their_place_and_marked(runs, ran):
+    members = json.loads(ran(0, "summary", runs, BAICHUAN, "--json").out)
     same = [member for member in members if member.get("beside_runs", member["measured"])]
     assert [member["measured"] for member in same] == [True, False, True]
     row = same[1]
@@ -87,21 +81,21 @@ def test_programs_get_imported_rows_in_their_place_and_marked(runs, capsys):
 
 
 @pytest.mark.parametrize("form", ["markdown", "junit", "github", "sarif"])
-def test_every_format_marks_imported_rows(runs, form, capsys):
-    out = summary(capsys, runs, BAICHUAN, "--format", form)
+def test_every_format_marks_imported_rows(runs, form, ran):
+    out = ran(0, "summary", runs, BAICHUAN, "--format", form).out
     line = next(line for line in out.splitlines() if "2068" in line)
     assert "imported: agrees" in line
 
 
-def test_imported_rows_have_a_cost_and_no_part_in_a_limit(runs, tmp_path, capsys):
+def test_imported_rows_have_a_cost_and_no_part_in_a_limit(runs, tmp_path, ran):
     prices = Path(tmp_path, "prices.toml")
     price = 'per_hour = 2.0\ncurrency = "USD"\ndate = 2026-11-01\nsource = "list"\n'
     prices.write_text(f'[prices."H800-80GB"]\n{price}')
     words = (runs, BAICHUAN, "--prices", str(prices), "--train-tokens", "100B")
-    out = summary(capsys, *words)
+    out = ran(0, "summary", *words).out
     assert "0.2686 USD" in next(line for line in out.splitlines() if "2068" in line)
-    row = next(row for row in json.loads(summary(capsys, *words, "--json")) if row.get("beside_runs"))
+    row = next(row for row in json.loads(ran(0, "summary", *words, "--json").out) if row.get("beside_runs"))
     assert row["train_cost"] == pytest.approx(2.0 * 100e9 / 2068 / 3600)
     assert row["price"]["source"] == "list"
-    assert call(["summary", runs, BAICHUAN, "--baseline", BAICHUAN, "--fail-below", "0.5"]) == 1
-    assert "2 of 2 without a figure or without a baseline" in capsys.readouterr().err
+    error = ran(1, "summary", runs, BAICHUAN, "--baseline", BAICHUAN, "--fail-below", "0.5").err
+    assert "2 of 2 without a figure or without a baseline" in error
