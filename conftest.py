@@ -158,6 +158,15 @@ def stub_site(tmp_path_factory, on_path):
 
 
 @pytest.fixture
+def stub_run(stub_site, tmp_path, monkeypatch):
+    """The words of a short `llmperf run` of the stub plugins, below the working directory `tmp_path`."""
+    monkeypatch.chdir(tmp_path)
+    words = ["run", "default", "--vendor", "stub", "--framework", "stub", "--devices", "1", "--no-preflight"]
+    settings = ("micro_batch=1", "steps=8", "warmup_steps=2", "model=llama_tiny", "seq_len=16")
+    return [*words, *(f"--set={setting}" for setting in (*settings, "framework.step_seconds=0.01"))]
+
+
+@pytest.fixture
 def stub_plan(stub_site):
     """A function that makes a plan for the stub plugins: `stub_plan(steps=30, ranks=2, fault="raises")`."""
     return _stub_plan

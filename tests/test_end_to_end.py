@@ -126,6 +126,7 @@ FRAMEWORKS = {
     "megatron TP2": ("--framework", "megatron_deepspeed", *TENSOR),
     "megatron PP2": ("--framework", "megatron_deepspeed", "--set", "pipeline_parallel=2"),
     "paddle TP2": ("--framework", "paddle", *TENSOR),
+    "paddle PP2": ("--framework", "paddle", "--set", "pipeline_parallel=2", "--set", "sharding_stage=0"),
     "lora": ("--framework", "lora", "--set", "contract.lora.rank=8"),
 }
 
@@ -152,7 +153,7 @@ FAULTS = {
 }
 OFTEN = {
     *(("zero", "a rank hangs"), ("pytorch", "a rank is killed"), ("pytorch", "Ctrl-C")),
-    *(("megatron PP2", "a rank is killed"), ("paddle TP2", "a rank is killed"), ("paddle TP2", "a rank hangs")),
+    *(("megatron PP2", "a rank is killed"), ("paddle PP2", "a rank is killed"), ("paddle TP2", "a rank hangs")),
 }
 PAIRS = [pytest.param(*pair, marks=[] if pair in OFTEN else [pytest.mark.long]) for pair in product(FRAMEWORKS, FAULTS)]
 

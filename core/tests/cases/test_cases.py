@@ -31,6 +31,7 @@ def test_every_shipped_case_resolves_without_a_change_or_a_problem():
         assert problems == []
         assert spec.changes == ()
         assert not spec.variant
+        assert len(case.source) > 10
 
 
 def test_a_variant_is_said_and_its_change_has_both_values():

@@ -180,12 +180,10 @@ def test_output_cut_short_is_no_error():
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_when_nobody_reads_its_output_any_more(stub_site, tmp_path):
-    words = "run default --vendor stub --framework stub --devices 1 --set micro_batch=1 --set steps=8 --set seq_len=16"
-    tiny = "--set model=llama_tiny --set warmup_steps=2 --set framework.step_seconds=0.01"
+def test_a_run_goes_on_when_nobody_reads_its_output_any_more(stub_run, tmp_path):
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, "-P", "-m", "llmperf", *words.split(), *tiny.split(), "--out", str(tmp_path)]
+    command = [sys.executable, "-P", "-m", "llmperf", *stub_run, "--out", str(tmp_path)]
     done = subprocess.run(command, stdout=writer, stderr=writer, timeout=100)
     os.close(writer)
     (run,) = tmp_path.iterdir()

@@ -153,23 +153,17 @@ def test_a_command_leaves_its_files_whole_or_not_at_all(name, run_folder, tmp_pa
         assert files_below(out) == before, failing
 
 
-STUB = ["run", "default", "--vendor", "stub", "--framework", "stub", "--devices", "1", "--no-preflight"]
-SMALL = ["micro_batch=1", "steps=8", "warmup_steps=2", "model=llama_tiny", "seq_len=16", "framework.step_seconds=0.01"]
-
-
 @pytest.mark.slow
 @pytest.mark.long
-def test_a_run_on_a_full_disk_is_never_taken_for_whole(stub_site, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    words = [*STUB, *(word for setting in SMALL for word in ("--set", setting))]
+def test_a_run_on_a_full_disk_is_never_taken_for_whole(stub_run, tmp_path, capsys):
     with disk(tmp_path / "runs") as watched:
-        assert call(words) == 0
+        assert call(stub_run) == 0
     assert watched.calls > 10
     for failing in range(1, watched.calls + 1):
         shutil.rmtree(tmp_path / "runs", ignore_errors=True)
         capsys.readouterr()
         with disk(tmp_path / "runs", failing):
-            code = call(words)
+            code = call(stub_run)
         assert "Traceback" not in capsys.readouterr().err
         results = list((tmp_path / "runs").glob("*/result.json"))
         assert code in (1, 2) or results, failing

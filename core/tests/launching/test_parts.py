@@ -10,7 +10,7 @@ import pytest
 from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.launching import progress
-from llmperf.launching.agent import agent_command, rank_environment
+from llmperf.launching.agent import rank_environment
 from llmperf.launching.progress import Follower
 from llmperf.launching.run_here import this_host
 from llmperf.plugins.loading import load_for
@@ -19,15 +19,6 @@ from llmperf.runfolder.create import create_run_folder
 from llmperf.runfolder.reader import Recorder
 from llmperf.running.launched import run_plan, save_result
 from llmperf.types import DeviceSample, Facts, MemorySample, PhaseRecord, Result, StepRecord
-
-
-def test_the_agent_finds_folder_and_master_in_its_command(stub_plan, tmp_path):
-    argv = agent_command(tmp_path, stub_plan(env={"A": "{rank}"}), 0, "127.0.0.1", 4321)
-    assert argv[0] == sys.executable
-    words = dict(zip(argv[-8::2], argv[-7::2], strict=True))
-    assert words["--run-dir"] == str(tmp_path)
-    assert (words["--node-rank"], words["--master-addr"]) == ("0", "127.0.0.1")
-    assert words["--master-port"] == "4321"
 
 
 def test_each_rank_gets_its_place_and_the_frameworks_own_variables(stub_plan, tmp_path):

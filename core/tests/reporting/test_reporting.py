@@ -153,34 +153,22 @@ def test_unknown_is_a_dash_never_zero(example):
 
 
 @pytest.mark.parametrize(
-    ("rank", "reason", "message", "told"),
+    ("failure", "told"),
     [
-        (1, "killed", "rank 1 was killed by SIGKILL", "failed: rank 1 was killed by SIGKILL"),
-        (None, "interrupted", "interrupted by SIGINT", "failed: interrupted by SIGINT"),
-        (1, "hung", "rank 1 is at x.py in f", "failed: hung, rank 1: rank 1 is at x.py in f"),
-        (1, "exited", "rank 1 ended with status 3", "failed: exited, rank 1: rank 1 ended with status 3"),
+        ({"reason": "killed", "message": "rank 1 was killed by SIGKILL"}, "rank 1 was killed by SIGKILL"),
+        ({"rank": None, "reason": "interrupted", "message": "interrupted by SIGINT"}, "interrupted by SIGINT"),
+        ({"reason": "hung", "message": "rank 1 is at x.py in f"}, "hung, rank 1: rank 1 is at x.py in f"),
+        ({"reason": "exited", "message": "rank 1 ended with status 3"}, "exited, rank 1: rank 1 ended with status 3"),
+        ({"exception": "AssertionError", "message": ""}, "exception, rank 1: AssertionError"),
+        ({"exception": "KeyError", "message": "'lm_head'"}, "exception, rank 1: KeyError: 'lm_head'"),
+        ({"exception": "llmperf.errors.PluginError", "message": "framework 'x': no"},
+         "exception, rank 1: framework 'x': no"),
     ],
-)
-def test_a_failure_is_told_without_saying_it_twice(example, rank, reason, message, told):
-    document = without_figures(example)
-    document["failure"] = FAILURE | {"rank": rank, "reason": reason, "message": message, "exception": None}
-    assert rows(printed(typed(document)))["status"] == told
-
-
-@pytest.mark.parametrize(
-    ("exception", "message", "told"),
-    [
-        ("AssertionError", "", "AssertionError"),
-        ("KeyError", "'lm_head'", "KeyError: 'lm_head'"),
-        ("llmperf.errors.PluginError", "framework 'x': no", "framework 'x': no"),
-    ],
-)
-def test_a_failure_is_told_with_the_type_of_its_exception(example, exception, message, told):
-    document = without_figures(example)
-    document["failure"] = FAILURE | {"exception": exception, "message": message}
-    result = typed(document)
-    assert rows(printed(result))["status"] == f"failed: exception, rank 1: {told}"
-    assert f"failed: exception, rank 1: {told}" in markdown(result)
+)  # fmt: skip
+def test_a_failure_is_told_once_with_the_type_of_its_exception(example, failure, told):
+    result = typed(without_figures(example) | {"failure": FAILURE | {"exception": None} | failure})
+    assert rows(printed(result))["status"] == f"failed: {told}"
+    assert "exception" not in failure or f"failed: {told}" in markdown(result)
 
 
 def test_changes_of_two_settings_of_one_name_are_told_apart():

@@ -187,14 +187,6 @@ def check(result):
 def llmperf_rules():
     yield Rule(code="ODD1", severity="warning", title="A driver", check=check)
 """
-SMALL = ["micro_batch=1", "steps=8", "warmup_steps=2", "model=llama_tiny", "seq_len=16", "framework.step_seconds=0.01"]
-STUB = ["run", "default", "--vendor", "stub", "--framework", "stub", "--devices", "1"]
-
-
-@pytest.fixture
-def stub_run(stub_site, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return [*STUB, *(word for setting in SMALL for word in ("--set", setting))]
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ from dataclasses import replace
 from importlib import import_module
 
 import pytest
-from llmperf import option_problems
 from llmperf.files.json_files import convert
 from llmperf.planning.build import plan_only
 from llmperf.planning.states import Selection, Site
@@ -115,14 +114,6 @@ def test_flash_attention_is_asked_of_accelerators(program):
     assert llmperf_plan_workers(spec, probe).needs.features == ("flash_attention",)
     spec = program.make_spec({"framework": "pytorch", "tuning": {"attention": "flex", "compile": True}})
     assert llmperf_plan_workers(spec, probe).needs.features == ("compiler",)
-
-
-def test_an_option_of_two_truth_values_says_so():
-    known = {"force_sum": (False, True)}
-    assert list(option_problems("mine", {"force_sum": True}, known)) == []
-    for found in ("yes", 1):
-        (problem,) = option_problems("mine", {"force_sum": found}, known)
-        assert problem.message == f"expected true or false, found {found!r}"
 
 
 @pytest.mark.parametrize(("device", "each"), [("A100-SXM4-80GB", True), ("H100-SXM5-80GB", False)])
