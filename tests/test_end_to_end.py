@@ -12,16 +12,11 @@ import pytest
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-def only_run(folder):
-    (run,) = (folder / "runs").iterdir()
-    return run
-
-
 def test_the_default_run_leaves_everything_a_user_was_promised(tmp_path, apart):
     done = apart(0, "run", cwd=tmp_path)
     assert "token/p/s" in done.stdout
     assert "MFU" in done.stdout
-    run = only_run(tmp_path)
+    (run,) = (tmp_path / "runs").iterdir()
     present = {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file()}
     wanted = {"plan.json", "result.json", "report.md", "memory.jsonl", "files/ds_config.json"}
     wanted |= {f"records/rank-0000{rank}.jsonl" for rank in (0, 1)} | {f"logs/rank-0000{rank}.log" for rank in (0, 1)}

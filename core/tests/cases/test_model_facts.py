@@ -6,16 +6,6 @@ from llmperf.cases.library import library, read_named
 from llmperf.types import Model
 
 
-def read(folder, text):
-    path = folder / "mine.toml"
-    path.write_text(text, encoding="utf-8")
-    return read_named(path, Model)
-
-
-def text_of(name):
-    return library().paths("models")[name].read_text(encoding="utf-8")
-
-
 @pytest.mark.parametrize(
     ("name", "old", "new", "message"),
     [
@@ -55,10 +45,11 @@ def text_of(name):
     ],
 )  # fmt: skip
 def test_facts_that_do_not_fit_are_refused(tmp_path, name, old, new, message, one_line):
-    text = text_of(name)
+    text, path = library().paths("models")[name].read_text(encoding="utf-8"), tmp_path / "mine.toml"
     assert old in text
-    with one_line(message, str(tmp_path / "mine.toml")):
-        read(tmp_path, text.replace(old, new, 1))
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+    with one_line(message, str(path)):
+        read_named(path, Model)
 
 
 @pytest.mark.parametrize("name", library().paths("models"))

@@ -98,6 +98,17 @@ def test_the_run_needs_no_tensor_library_in_the_controller():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
 
 
+def step(rank, number, **known):
+    figures = {"measured": True, "at": 1.0, "monotonic": 1.0, "step_seconds": 0.5, "tokens": 4, "loss": 1.0}
+    return StepRecord(rank=rank, step=number, **figures | known)
+
+
+def write(folder, rank, records):
+    with Recorder(filenames.records_path(folder, rank)) as recorder:
+        for record in records:
+            recorder.write(record)
+
+
 def test_progress_is_that_of_the_slowest_rank(stub_plan, tmp_path):
     plan = stub_plan(steps=10, warmup_steps=2)
     (tmp_path / filenames.RECORDS).mkdir()
@@ -105,31 +116,16 @@ def test_progress_is_that_of_the_slowest_rank(stub_plan, tmp_path):
     assert not follower.look()
     assert follower.progress().phase == "starting"
     assert follower.progress().tokens_per_second_per_device is None
-    with (
-        Recorder(filenames.records_path(tmp_path, 0)) as first,
-        Recorder(filenames.records_path(tmp_path, 1)) as second,
-        Recorder(tmp_path / filenames.MEMORY) as memory,
-    ):
+    with Recorder(tmp_path / filenames.MEMORY) as memory:
         devices = (DeviceSample(index=0, memory_used_bytes=5, memory_total_bytes=9),)
         memory.write(MemorySample(at=1.0, monotonic=1.0, query_seconds=0.0, devices=devices))
-        for rank, recorder in enumerate((first, second)):
-            recorder.write(PhaseRecord(rank=rank, phase="measuring", at=1.0, monotonic=1.0))
-            for step in range(1, 5 + rank):
-                seconds = 9.0 if step <= 2 else 0.5
-                recorder.write(
-                    StepRecord(
-                        rank=rank,
-                        step=step,
-                        measured=step > 2,
-                        at=1.0,
-                        monotonic=1.0,
-                        step_seconds=seconds,
-                        tokens=16,
-                        loss=float(rank),
-                    )
-                )
-        first.write(PhaseRecord(rank=0, phase="evaluating", at=2.0, monotonic=2.0))
-        assert follower.look()
+    for rank in (0, 1):
+        write(tmp_path, rank, [PhaseRecord(rank=rank, phase="measuring", at=1.0, monotonic=1.0)])
+        losses = {"tokens": 16, "loss": float(rank)}
+        write(tmp_path, rank, (step(rank, number, measured=False, step_seconds=9.0, **losses) for number in (1, 2)))
+        write(tmp_path, rank, (step(rank, number, **losses) for number in range(3, 5 + rank)))
+    write(tmp_path, 0, [PhaseRecord(rank=0, phase="evaluating", at=2.0, monotonic=2.0)])
+    assert follower.look()
     now = follower.progress()
     assert (now.phase, now.step, now.steps, now.loss, now.memory_used_bytes) == ("measuring", 4, 10, 0.5, 5)
     assert now.tokens_per_second_per_device == 32 / 0.5 / 2
@@ -156,17 +152,10 @@ def folder(tmp_path):
     return tmp_path
 
 
-def write(folder, rank, steps):
-    with Recorder(filenames.records_path(folder, rank)) as recorder:
-        for step in steps:
-            known = {"measured": True, "at": 1.0, "monotonic": 1.0, "step_seconds": 0.5, "tokens": 4, "loss": 1.0}
-            recorder.write(StepRecord(rank=rank, step=step, **known))
-
-
 def test_a_look_that_is_cut_short_goes_on_with_the_next_rank(folder, stub_plan):
     follower = Follower(folder, stub_plan(ranks=4))
     for rank in range(4):
-        write(folder, rank, [1])
+        write(folder, rank, [step(rank, 1)])
     seen = []
     while follower.look(0.0):
         seen.append(follower.finished_steps)
@@ -177,10 +166,10 @@ def test_a_look_that_is_cut_short_goes_on_with_the_next_rank(folder, stub_plan):
 def test_steps_that_a_rank_far_behind_has_not_finished_do_not_fill_the_memory(folder, stub_plan, monkeypatch):
     monkeypatch.setattr(progress, "MAX_OPEN_STEPS", 10)
     follower = Follower(folder, stub_plan())
-    write(folder, 0, range(1, 101))
+    write(folder, 0, (step(0, number) for number in range(1, 101)))
     assert follower.look()
     assert follower.take_steps() == ()
-    write(folder, 1, range(1, 101))
+    write(folder, 1, (step(1, number) for number in range(1, 101)))
     assert follower.look()
     assert [step.step for step in follower.take_steps()] == list(range(91, 101))
     assert follower.finished_steps == (100, 100)

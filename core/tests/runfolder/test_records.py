@@ -19,17 +19,8 @@ from llmperf.types import DeviceSample, FailureRecord, PhaseRecord, StepRecord
 
 
 def step(number, **other):
-    known = {
-        "rank": 0,
-        "step": number,
-        "measured": True,
-        "at": 1.0,
-        "monotonic": 1.0,
-        "step_seconds": 0.5,
-        "tokens": 4,
-        "loss": 1.0,
-    }
-    return StepRecord(**{**known, **other})
+    figures = {"measured": True, "at": 1.0, "monotonic": 1.0, "step_seconds": 0.5, "tokens": 4, "loss": 1.0}
+    return StepRecord(rank=0, step=number, **figures | other)
 
 
 def test_what_is_written_is_read_back_in_order(tmp_path):

@@ -11,7 +11,8 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
-from llmperf.files.json_files import builtins, convert
+import llmperf_schemas
+from llmperf.files.json_files import convert
 from llmperf.types import Plan, RunSpec
 
 PROBE = {
@@ -90,40 +91,24 @@ def make_plan(task, world=1):
     probe = convert(make_probe(task), Probe, "probe")
     worker = plugin_of(task).llmperf_plan_workers(spec, probe)
     assert not worker.problems, worker.problems
-    micro = spec.tuning.micro_batch
-    batch = {
-        "micro_batch": micro,
-        "gradient_accumulation": spec.contract.global_batch // (micro * worker.layout.data_parallel),
-        "data_parallel": worker.layout.data_parallel,
-        "global_batch": spec.contract.global_batch,
-        "seq_len": spec.contract.seq_len,
-        "tokens_per_step": spec.contract.global_batch * spec.contract.seq_len,
-    }
-    document = {
-        "schema": "test",
-        "run_id": "test",
-        "created": "2026-01-01T00:00:00+00:00",
-        "llmperf_version": "0",
-        "spec": spec,
-        "vendor": "cpu",
-        "probe": probe,
-        "device_share": 1 / world,
-        "batch": batch,
-        "flops": {"parameters": count_parameters(spec.model).total, "embedding_parameters": 0, "nominal_parameters": 1,
-                  "per_token": []},
-        "peak": None,
-        "worker": worker,
-        "launcher": "local",
-        "env": {},
-        "stall_seconds": 60,
-        "startup_seconds": 240,
-        "plugins": [],
-    }  # fmt: skip
-    plan = convert(builtins(document), Plan, "plan")
+    micro, contract = spec.tuning.micro_batch, spec.contract
+    example = convert(llmperf_schemas.example("plan"), Plan, "plan")
+    batch = replace(
+        example.batch,
+        micro_batch=micro,
+        gradient_accumulation=contract.global_batch // (micro * worker.layout.data_parallel),
+        data_parallel=worker.layout.data_parallel,
+        global_batch=contract.global_batch,
+        seq_len=contract.seq_len,
+        tokens_per_step=contract.global_batch * contract.seq_len,
+    )
+    flops = replace(example.flops, parameters=count_parameters(spec.model).total, per_token=())
+    known = {"device_share": 1 / world, "env": {}, "peak": None, "rates": None, "plugins": ()}
+    plan = replace(example, spec=spec, probe=probe, worker=worker, batch=batch, flops=flops, **known)
     if "computed_in" not in task:
         return plan
-    contract = replace(plan.spec.contract, precision=task["computed_in"])  # fp16 on a CPU, which no plan has
-    return replace(plan, spec=replace(plan.spec, contract=contract))
+    contract = replace(contract, precision=task["computed_in"])  # fp16 on a CPU, which no plan has
+    return replace(plan, spec=replace(spec, contract=contract))
 
 
 def plugin_of(task):

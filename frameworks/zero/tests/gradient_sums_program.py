@@ -3,15 +3,10 @@
 The exact sum has the same 16-bit gradients of single micro batches, added up in float64.
 """
 
-import json
-import os
-import sys
-from pathlib import Path
-
 import rank_program as shared
 
 
-def relative_error(task):
+def relative_error(task, world):
     """Norm of the difference to the exact sum / norm of the exact sum."""
     import torch
     from deepspeed.utils import safe_get_full_grad
@@ -44,16 +39,7 @@ def relative_error(task):
     return float((difference / sum((total**2).sum() for total in exact)).sqrt())
 
 
-def main():
-    """One figure a task."""
-    import torch.distributed
-
-    torch.distributed.init_process_group("gloo")
-    results = [relative_error(task) for task in json.loads(Path(sys.argv[1]).read_text())]
-    Path(sys.argv[2]).write_text(json.dumps(results))
-    sys.stdout.flush()
-    os._exit(0)
-
+shared.train = relative_error
 
 if __name__ == "__main__":
-    main()
+    shared.main()
