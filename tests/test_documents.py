@@ -40,18 +40,12 @@ def commands():
     return [shlex.split(command)[1:] for command in sorted(found)]
 
 
-def parameters():
-    """The commands; the conformance kit, which imports a framework, is slow."""
-    for words in commands():
-        yield pytest.param(words, id=" ".join(words), marks=[pytest.mark.slow] * (words[0] == "check-plugin"))
-
-
 ELSEWHERE = {"peak", "profile", "tune", "recover", "fuzz"}
 """Commands that measure for a minute, or need a run that was cut off: their options are parsed alone."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", list(parameters()))
+@pytest.mark.parametrize("words", commands(), ids=" ".join)
 def test_commands_in_the_documents_work(words, tmp_path, monkeypatch, capsys, saved):
     monkeypatch.chdir(tmp_path)
     for number, folder in enumerate(FOLDERS):

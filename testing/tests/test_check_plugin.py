@@ -198,28 +198,25 @@ def llmperf_command_options(command):
 """
 
 
+@pytest.fixture
+def unobserved(monkeypatch):
+    """No process of its own looks at the import of a plugin."""
+    fresh = Fresh(imported_by_discovery=False, bare_cpu_seconds=0.01)
+    monkeypatch.setattr("llmperf_testing.subject.observe", lambda *_, **__: fresh)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "failed", "message"),
     [
         ("", "", None, ""),
-        (
-            "request.nodes",
-            "request.count",
-            "launchers-give-commands",
-            "'sessions': nodes raised AttributeError",
-        ),
+        ("request.nodes", "request.count", "launchers-give-commands", "'sessions': nodes raised AttributeError"),
         ('[Node(host="localhost", address="127.0.0.1")', '[("localhost")', "launchers-give-commands", "expected Nodes"),
         ("step.loss for", "step.nats for", "observers-follow-a-run", "observer 'tools steps': steps raised"),
         ('(result.status if result else "failed")', "(result.status)", "observers-follow-a-run", "ended with None"),
         ("def progress", "def tick", "observers-follow-a-run", "'tools steps' has no method progress"),
         ("for sheet in sheets", "for _, sheet in sheets", "reporters-give-text", "reporter 'cells' raised"),
         ('severity="note"', 'severity="note", kinds=("resultt",)', "rules-give-findings", "did you mean 'result'?"),
-        (
-            '"/hardware/driver"',
-            '"hardware.driver"',
-            "rules-give-findings",
-            "JSON pointer, such as",
-        ),
+        ('"/hardware/driver"', '"hardware.driver"', "rules-give-findings", "JSON pointer, such as"),
         ("run.iterdir", "run.itemdir", "sections-have-figures", "section 'tools': compute raised AttributeError"),
         ('name="tools"', 'name="my-tools"', "sections-have-figures", "expected lower-case letters"),
         ("figures.files", "figures.folders", "sections-have-figures", "section 'tools': rows raised"),
@@ -227,10 +224,7 @@ def llmperf_command_options(command):
         ("TOOLS1", "LP990", "rules-give-findings", "expected a prefix of the package's own, found LP"),
     ],
 )
-def test_what_an_extension_adds_is_tried(install, monkeypatch, old, new, failed, message):
-    monkeypatch.setattr(
-        "llmperf_testing.subject.observe", lambda *_, **__: Fresh(imported_by_discovery=False, bare_cpu_seconds=0.01)
-    )
+def test_what_an_extension_adds_is_tried(install, unobserved, old, new, failed, message):
     install("llmperf-tools", "forge-tools", EXTENSION.replace(old, new) if old else EXTENSION, role="extension")
     subject = subject_of("extension", "forge-tools")
     additions = ("observers-follow-a-run", "reporters-give-text", "rules-give-findings")
@@ -291,12 +285,9 @@ def test_an_accelerator_is_given_work_and_memory_through_torch():
         ("verify", "rules-give-findings", "passed"),  # it has a rule over `run`
     ],
 )
-def test_an_addition_that_refuses_in_words_has_not_failed(name, check_name, state, monkeypatch):
+def test_an_addition_that_refuses_in_words_has_not_failed(name, check_name, state, unobserved, monkeypatch):
     monkeypatch.setenv("KUBECONFIG", "/dev/null")
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    monkeypatch.setattr(
-        "llmperf_testing.subject.observe", lambda *_, **__: Fresh(imported_by_discovery=False, bare_cpu_seconds=0.01)
-    )
     with subject_of("extension", name) as subject:
         (check,) = [check for check in checks_of("extension") if check.name == check_name]
         assert outcome(subject, check).state == state
