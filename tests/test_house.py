@@ -68,7 +68,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/watch": 2100,
     "extensions/zh": 50,
     "outside tests": 92400,
-    "tests": 47400,
+    "tests": 47200,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.
 
