@@ -16,8 +16,7 @@ import pytest
 from llmperf.files import json_files
 from llmperf.launching.agent import RankPhases, rank_environment
 from llmperf.launching.run_here import this_host
-from llmperf.measuring.rank_process import fail
-from llmperf.measuring.worker import Worker
+from llmperf.measuring.worker import Worker, fail
 from llmperf.results.run_result import build_result
 from llmperf.runfolder import filenames
 from llmperf.runfolder.create import create_run_folder

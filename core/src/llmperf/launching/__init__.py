@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from llmperf.measuring.loop import finite as finite
     from llmperf.measuring.processes import TAG as TAG
     from llmperf.measuring.processes import end_with_parent as end_with_parent
+    from llmperf.measuring.processes import leave as leave
     from llmperf.measuring.processes import left_of_run as left_of_run
     from llmperf.measuring.processes import sweep as sweep
-    from llmperf.measuring.rank_process import leave as leave
-    from llmperf.measuring.rank_process import startup_modules as startup_modules
     from llmperf.measuring.worker import check_parameters as check_parameters
+    from llmperf.measuring.worker import startup_modules as startup_modules
     from llmperf.measuring.worker import train_rank as train_rank
     from llmperf.planning.environment_report import PROGRAM as PROGRAM
     from llmperf.planning.environment_report import environment_report as environment_report

@@ -8,19 +8,24 @@ import math
 import os
 import platform
 import signal
+import site
 import sys
+import sysconfig
 import time
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from importlib import metadata
+from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar
 
 from llmperf import __version__
 from llmperf.errors import PluginError, RunFailed
 from llmperf.files import json_files
+from llmperf.files.text import printable
 from llmperf.measuring.loop import MeasuredLoop, seconds_of, wrong
-from llmperf.measuring.rank_process import fail, leave, startup_modules
+from llmperf.measuring.processes import leave
 from llmperf.plugins.discovery import Found, discover, find
 from llmperf.plugins.faults import described, who
 from llmperf.plugins.loading import Plugins
@@ -30,7 +35,7 @@ from llmperf.runfolder.reader import FURTHER, KINDS, MISSPELT, Moment, Recorder,
 from llmperf.types.devices import Device
 from llmperf.types.plan import Plan
 from llmperf.types.rank_tasks import RankTask
-from llmperf.types.records import Phase, PhaseRecord, RankRecord, RankRecords, Record, Trainer
+from llmperf.types.records import FailureRecord, Phase, PhaseRecord, RankRecord, RankRecords, Record, Trainer
 
 T = TypeVar("T")
 
@@ -41,6 +46,8 @@ MAX_TEXT = 200
 """Characters of the description of a kernel that are recorded."""
 MAX_VERSION = 100
 """Characters of a version that are recorded."""
+MAX_PATH = 200
+"""Characters of a path that are recorded."""
 SIGN_OF_LIFE_SECONDS = 1.0
 """Shortest interval in which a long evaluation records that it continues."""
 
@@ -60,6 +67,24 @@ def train_rank(arguments: Sequence[str] | None = None) -> int:
             return worker.live()
         except BaseException as error:
             fail(recorder, rank, error, worker.place)
+
+
+def fail(recorder: Recorder, rank: int, error: BaseException, place: str = "") -> NoReturn:
+    """Record why and where this rank ends, and end it without closing what could wait for other ranks."""
+    text = "".join(traceback.format_exception(error))
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    message = str(error)
+    if isinstance(error, SystemExit):
+        message = f"sys.exit({error.code!r}) before the last step" + (f", {place}" if place else "")
+    record = FailureRecord(rank=rank, at=time.time(), exception=name, message=message, traceback=text)
+    for _ in range(2):  # the first write to a full disk frees the reserve, so that the second succeeds
+        with suppress(Exception):
+            recorder.write(record)
+            break
+    with suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
+    os._exit(1)
 
 
 class Worker:
@@ -217,6 +242,20 @@ def loaded_packages() -> dict[str, str]:
                 continue
         versions[name] = str(version)[:MAX_VERSION]
     return versions
+
+
+def startup_modules() -> dict[str, str]:
+    """Files of `sitecustomize` and `usercustomize`, by name; without those that came with the interpreter."""
+    names = ["sitecustomize", *(["usercustomize"] if site.ENABLE_USER_SITE else [])]
+    shipped = Path(sysconfig.get_path("stdlib")).resolve()
+    files = {}
+    for name in names:
+        spec = None if sys.flags.no_site else PathFinder.find_spec(name)
+        if spec is None or spec.origin is None:
+            continue
+        if Path(spec.origin).parent.resolve() != shipped:  # not the file's own folder: Debian has a link to /etc there
+            files[name] = printable(spec.origin, "?")[:MAX_PATH]
+    return files
 
 
 def data_fingerprint() -> str | None:

@@ -14,6 +14,6 @@ if __name__ == "__main__":
     module = import_module(f"llmperf_testing.programs.{program}")
     json_files.save(Path(out), module.seen(**json.loads(arguments)))
     if program in ("device", "rank"):  # a runtime may wait for others when it ends
-        from llmperf.measuring.rank_process import leave
+        from llmperf.measuring.processes import leave
 
         leave(0)
