@@ -83,6 +83,11 @@ def test_an_installed_rule_speaks_when_a_result_is_made(acme_rules, run_folder):
             'code="LP201"',
             "two rules have the code LP201, of core 'core' (llmperf-core) and of ext",
         ),
+        (
+            'code="ACME1"',
+            'code="LP307"',
+            "two rules have the code LP307, of extension 'verify' (llmperf-verify) and of ext",
+        ),
         ("yield Rule", "raise KeyError('x')\n    yield Rule", "llmperf_rules raised KeyError: 'x'"),
     ],
 )

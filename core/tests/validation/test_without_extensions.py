@@ -50,6 +50,11 @@ def test_it_is_no_silence_in_a_folder_and_results_beside_it_are_checked(imported
     assert second.startswith(f"{imported}: LP001 error {PACKAGE}")
 
 
+def test_it_is_said_that_claims_are_not_judged(result, ran):
+    expected = f"llmperf-verify judges claims and is absent; install it with: {install_own('llmperf-verify')}"
+    assert expected in ran(0, "validate", result).err
+
+
 def test_results_are_reported_and_a_published_baseline_names_the_package(result, ran):
     assert ran(0, "report", result, "--format", "csv").out.count("\n") == 2
     assert PACKAGE in ran(2, "report", "published").err

@@ -147,6 +147,7 @@ def command(
     from llmperf.types.documents import UNREADABLE
     from llmperf.validation.catalogue import forget_catalogues, open_catalogue, whole_catalogue
     from llmperf.validation.check import Validator
+    from llmperf.validation.plugin_data import installed_names
 
     called: CalledValidate = ctx.obj
     forget_catalogues()  # packages may have been installed since this process looked last
@@ -154,6 +155,10 @@ def command(
     kinds = catalogue.kinds
     for fault in catalogue.faults:
         warn(f"left out: {fault}")
+    if "verify" not in installed_names("extension"):
+        from llmperf.plugins.mending import install_own
+
+        warn(f"llmperf-verify judges claims and is absent; install it with: {install_own('llmperf-verify')}")
 
     def codes(typed: Sequence[str], option: str) -> tuple[str, ...]:
         """Beginnings of codes; UserError for one with which no code of an installed rule begins."""
