@@ -78,16 +78,8 @@ def test_an_installed_rule_speaks_when_a_result_is_made(acme_rules, run_folder):
         ('yield "/hardware/driver", "no driver version"', "1 / 0", "ACME1 of extension 'acme_rules' (acme-rules) was"),
         ('severity="error"', 'severity="bad"', "ACME1: expected a severity of error, warning, note, found 'bad'"),
         ('code="ACME1"', 'code="acme"', "expected a code such as ACME1, found 'acme'"),
-        (
-            'code="ACME1"',
-            'code="LP201"',
-            "two rules have the code LP201, of core 'core' (llmperf-core) and of ext",
-        ),
-        (
-            'code="ACME1"',
-            'code="LP307"',
-            "two rules have the code LP307, of extension 'verify' (llmperf-verify) and of ext",
-        ),
+        ('code="ACME1"', 'code="LP201"', "two rules have the code LP201, of core 'core' (llmperf-core) and of ext"),
+        ('code="ACME1"', 'code="LP307"', "two rules have the code LP307, of extension 'verify' (llmperf-verify) and"),
         ("yield Rule", "raise KeyError('x')\n    yield Rule", "llmperf_rules raised KeyError: 'x'"),
     ],
 )
