@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from llmperf.accounting.precisions import weighted_peak as weighted_peak
     from llmperf.accounting.precisions import weighted_peaks as weighted_peaks
     from llmperf.accounting.precisions import work_shares as work_shares
+    from llmperf.accounting.rank_layout import DEGREES as DEGREES
     from llmperf.accounting.rank_layout import layout_text as layout_text
+    from llmperf.accounting.rank_layout import sharding_degree_of as sharding_degree_of
     from llmperf.accounting.routing import MOST_EXPERTS as MOST_EXPERTS
     from llmperf.accounting.routing import MOST_SKEW as MOST_SKEW
 

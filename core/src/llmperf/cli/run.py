@@ -20,9 +20,9 @@ from llmperf.reporting import spread
 from llmperf.reporting.cells import number as figure
 from llmperf.reporting.cells import percent, shown
 from llmperf.reporting.result_sheets import figure_rows, result_sheet
-from llmperf.reporting.safe_text import printable as one_line
 from llmperf.reporting.terminal import card
 from llmperf.reporting.words import finding_text, sentence, word
+from llmperf.reporting.words import printable as one_line
 from llmperf.runfolder.filenames import TRACES
 from llmperf.types.result import Finding, Result
 from llmperf.types.sheet import Column

@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from llmperf.reporting.result_sheets import figure_rows as figure_rows
     from llmperf.reporting.result_sheets import result_sheet as result_sheet
     from llmperf.reporting.run_setup import contract_parts as contract_parts
-    from llmperf.reporting.safe_text import markdown_text as markdown_text
-    from llmperf.reporting.safe_text import printable as printable
     from llmperf.reporting.terminal import card as card
     from llmperf.reporting.terminal import closing_lines as closing_lines
     from llmperf.reporting.terminal import left_out_text as left_out_text
@@ -56,6 +54,8 @@ if TYPE_CHECKING:
     from llmperf.reporting.text_table import sparkline as sparkline
     from llmperf.reporting.text_table import wrapped_cell as wrapped_cell
     from llmperf.reporting.words import finding_text as finding_text
+    from llmperf.reporting.words import markdown_text as markdown_text
+    from llmperf.reporting.words import printable as printable
     from llmperf.reporting.words import sentence as sentence
     from llmperf.reporting.words import value_text as value_text
     from llmperf.reporting.words import word as word

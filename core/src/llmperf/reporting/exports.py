@@ -10,7 +10,7 @@ from typing import Any
 
 from llmperf.files.json_files import encode_pretty
 from llmperf.reporting.cells import UNKNOWN, leaves, text
-from llmperf.reporting.safe_text import printable
+from llmperf.reporting.words import printable
 from llmperf.types import Sheet
 
 FORMULA_SIGNS = tuple("=+-@＝＋－＠")

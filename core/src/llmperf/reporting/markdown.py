@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from llmperf.reporting.language import require
 from llmperf.reporting.overview import columns_of, notes, ordered, overview_cells
 from llmperf.reporting.result_sheets import result_sheet
-from llmperf.reporting.safe_text import markdown_text, printable
-from llmperf.reporting.words import recorded, value_text, word
+from llmperf.reporting.words import markdown_text, printable, recorded, value_text, word
 from llmperf.types import Finding, Result, Section, Sheet, Source
 
 TITLE = "Configuration and results"

@@ -11,7 +11,7 @@ from llmperf.files.json_files import ByValue, builtins
 from llmperf.reporting import cells
 from llmperf.reporting.cells import joined, labelled, number, routing_rows, shown
 from llmperf.reporting.overview import model_text
-from llmperf.reporting.safe_text import printable
+from llmperf.reporting.words import printable
 from llmperf.types import OPTIONAL_SETTINGS, Result, Row, RunSpec, Section, Text, Tuning
 
 DESCRIPTIONS = ("title", "source")

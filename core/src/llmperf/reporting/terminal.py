@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from llmperf.reporting.overview import columns_of, notes, ordered, overview_cells, rerun_line
-from llmperf.reporting.safe_text import printable
 from llmperf.reporting.text_table import Paint, TextTable, fitted, laid_out, wrapped_cell
-from llmperf.reporting.words import finding_text, sentence, value_text, word
+from llmperf.reporting.words import finding_text, printable, sentence, value_text, word
 from llmperf.types import Row, Sheet
 
 SHORT = (

@@ -1,11 +1,11 @@
-"""Texts in the language of a reader, from the plugins that answer `llmperf_translations`, by English templates."""
+"""Texts made harmless, and in the language of a reader, from the plugins that answer `llmperf_translations`."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from llmperf.reporting.safe_text import printable
+from llmperf.files.text import printable as escaped
 from llmperf.types.texts import Text
 
 if TYPE_CHECKING:
@@ -15,6 +15,24 @@ if TYPE_CHECKING:
 
 CJK = "\u2e80"
 """The first of the characters between which Chinese text has no spaces."""
+
+
+MAX_CELL = 400
+_MARKDOWN = {ord(char): f"\\{char}" for char in "\\|`*[]~"} | {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;"}
+
+
+@lru_cache(maxsize=4096)  # reports of many runs show the same texts again and again
+def printable(text: str, limit: int = MAX_CELL) -> str:
+    """Text on one line, without characters that move a cursor or hide text; cut off after `limit` characters."""
+    line = " ".join(text[: limit + 1].split())
+    line = escaped(line)
+    return line if len(line) <= limit else line[:limit] + "..."
+
+
+@lru_cache(maxsize=4096)
+def markdown_text(text: str, limit: int = MAX_CELL) -> str:
+    """Text of a document escaped for Markdown: it cannot begin or end a cell, line, tag, link or code span."""
+    return printable(text, limit).translate(_MARKDOWN)
 
 
 def word(english: str, language: str) -> str:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 from llmperf.lazy import lazily
 
 if TYPE_CHECKING:
+    from llmperf.cases.model_facts import misfits as misfits
     from llmperf.files.text import printable as printable
     from llmperf.plugins.installed import distribution as distribution
     from llmperf.plugins.installed import source_hash as source_hash
     from llmperf.plugins.installed import version as version
     from llmperf.plugins.loading import CORE as CORE
     from llmperf.plugins.own_packages import is_own as is_own
+    from llmperf.results.sections import known_sections as known_sections
     from llmperf.runfolder.contents import RunRecords as RunRecords
     from llmperf.runfolder.contents import read_run as read_run
     from llmperf.runfolder.endings import SeenPhase as SeenPhase
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from llmperf.validation.plugin_data import MEMORY_SLACK as MEMORY_SLACK
     from llmperf.validation.plugin_data import VendorCatalogue as VendorCatalogue
     from llmperf.validation.plugin_data import about as about
+    from llmperf.validation.plugin_data import departures as departures
     from llmperf.validation.plugin_data import flops_of as flops_of
     from llmperf.validation.plugin_data import given_peak as given_peak
     from llmperf.validation.plugin_data import installed as installed
@@ -56,6 +59,7 @@ if TYPE_CHECKING:
     from llmperf.validation.plugin_data import vendor_trouble as vendor_trouble
     from llmperf.validation.reading import pointer as pointer
     from llmperf.validation.reading import shown as shown
+    from llmperf.validation.rules.conditions import LOSS_OVER_UNTRAINED as LOSS_OVER_UNTRAINED
     from llmperf.validation.rules.conditions import untrained_loss as untrained_loss
     from llmperf.validation.rules.utilisation import flop_counters as flop_counters
     from llmperf.validation.rules.utilisation import flops_counted_here as flops_counted_here

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING
 
+from llmperf.cases.resolve import changes_from, flat_case
 from llmperf.errors import LlmperfError, UserError
+from llmperf.files.json_files import ByValue
 from llmperf.plugins.discovery import Found, discover, find, names
 from llmperf.plugins.facts import catalogue
 from llmperf.plugins.loading import Plugins, plugins_for
-from llmperf.types import Case, FlopCount, Lora, Model, Workload
+from llmperf.types import Case, Change, FlopCount, Lora, Model, RunSpec, Workload
 from llmperf.types.devices import DeviceInfo, Dtype, Offers, PeakFlops, device_names, normalised
 
 if TYPE_CHECKING:
@@ -175,3 +177,12 @@ def flops_of(model: Model, lora: Lora | int | None, *, seq_len: int, gradient_ch
         return None
     workload = Workload(seq_len=seq_len, gradient_checkpointing=gradient_checkpointing, lora_parameters=adapters)
     return flops.flops_of(extensions(), model, workload)
+
+
+_known_departures = ByValue[tuple[Change, ...]]()
+
+
+def departures(case: Case, spec: RunSpec) -> tuple[Change, ...]:
+    """The leaves of contract, tuning and framework options that differ from those of an installed case."""
+    values = (case.name, spec.contract, spec.tuning, spec.framework, spec.challenge)
+    return _known_departures.get(values, lambda: changes_from(flat_case(case), spec, {}))

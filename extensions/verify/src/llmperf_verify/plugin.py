@@ -24,7 +24,9 @@ def llmperf_command_options(command: str) -> Iterable[CommandOptions]:
 @hookimpl
 def llmperf_rules(kind: str | None) -> Iterable[Rule]:
     """Rules over results and the records of runs, and those of levels, which are applied by those options."""
-    documents = tuple(f"rules.{name}" for name in ("device_figures", "experts", "loss", "mfu", "provenance"))
+    documents = tuple(
+        f"rules.{name}" for name in ("changes", "device_figures", "experts", "loss", "mfu", "nodes", "provenance")
+    )
     records = ("first_losses", "rules.measured_times", "rules.own_records")
     modules = {
         "result": documents,

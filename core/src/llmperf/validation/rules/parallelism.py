@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import TYPE_CHECKING
 
-from llmperf.accounting.rank_layout import DEGREES, layout_problems, sharding_degree_of
+from llmperf.accounting.rank_layout import DEGREES, layout_problems
 from llmperf.cases.resolve import MOST_RANKS, size_problems
 from llmperf.files.json_files import ByValue
 from llmperf.files.text import printable
@@ -83,30 +83,6 @@ def tokens_per_step(document: Result | Plan) -> Iterator[Violation]:
     yield from differs("/batch/tokens_per_step", batch.tokens_per_step, batch.global_batch * batch.seq_len, because)
 
 
-@rule("LP104", "error", "Layout and batch are those that were asked for", *BOTH)
-def as_asked(document: Result | Plan) -> Iterator[Violation]:
-    path, layout = _layout(document)
-    spec, _ = spec_of(document)
-    contract, tuning = spec.contract, spec.tuning
-    same = (*DEGREES, "sequence_parallel", "sharding_stage")
-    asked = {
-        "nodes": tuning.nodes,
-        "devices_per_node": tuning.devices,
-        **{name: getattr(tuning, name) for name in same},
-    }
-    asked["sharding_degree"] = sharding_degree_of(tuning)
-    for name, expected in asked.items():
-        yield from differs(f"{path}/{name}", getattr(layout, name), expected, Text("as in tuning"))
-    batch = document.batch
-    yield from differs("/batch/global_batch", batch.global_batch, contract.global_batch, Text("as in contract"))
-    yield from differs("/batch/seq_len", batch.seq_len, contract.seq_len, Text("as in contract"))
-    yield from differs("/batch/micro_batch", batch.micro_batch, tuning.micro_batch, Text("as in tuning"))
-    yield from differs("/batch/data_parallel", batch.data_parallel, layout.data_parallel, Text("as in the layout"))
-    if tuning.gradient_accumulation is not None:
-        path, found = "/batch/gradient_accumulation", batch.gradient_accumulation
-        yield from differs(path, found, tuning.gradient_accumulation, Text("as in tuning"))
-
-
 @rule("LP105", "error", "The degrees divide ranks, model and sequence", *BOTH)
 def sharding(document: Result | Plan) -> Iterator[Violation]:
     path, layout = _layout(document)
@@ -117,11 +93,3 @@ def sharding(document: Result | Plan) -> Iterator[Violation]:
     elif layout.sharding_stage == 0 and layout.sharding_degree != 1:
         yield f"{path}/sharding_degree", Text("expected 1 (sharding stage 0), found {}", layout.sharding_degree)
     yield from _problems(document, *UNEVEN)
-
-
-@rule("LP106", "error", "The hardware has the ranks of the layout")
-def machine(result: Result) -> Iterator[Violation]:
-    hardware, layout = result.hardware, result.parallelism
-    yield from differs("/hardware/nodes", hardware.nodes, layout.nodes, Text("as in the layout"))
-    found, expected = hardware.devices_per_node, layout.devices_per_node
-    yield from differs("/hardware/devices_per_node", found, expected, Text("as in the layout"))

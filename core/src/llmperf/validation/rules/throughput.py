@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
 
 from llmperf.results.disturbances import drift, drift_text
 from llmperf.types import Result, Text, Violation
@@ -141,45 +140,3 @@ def long_enough(result: Result) -> Iterator[Violation]:
     if seconds is not None and seconds < SHORTEST_SECONDS:
         message = Text("expected at least {} s, found {} s", figure(SHORTEST_SECONDS), figure(seconds))
         yield "/metrics/window_seconds", message
-
-
-@rule("LP207", "error", "A run ends after it begins, and its window is within")
-def clock(result: Result) -> Iterator[Violation]:
-    created, finished = _time(result.created), _time(result.finished)
-    for path, text, time in (("/created", result.created, created), ("/finished", result.finished, finished)):
-        if time is None:
-            yield path, Text("expected a UTC time such as 2026-01-15T09:30:00+00:00, found {!r}", text[:40])
-    if created is None or finished is None:
-        return
-    elapsed, window = (finished - created).total_seconds(), result.metrics.window_seconds
-    if elapsed < 0:
-        yield "/finished", Text("expected no earlier than created {}, found {}", result.created, result.finished)
-    elif window is not None and window > elapsed + 1:
-        message = Text("expected at most {} (from created to finished), found {}", figure(elapsed), figure(window))
-        yield "/metrics/window_seconds", message
-
-
-@rule("LP208", "error", "Joules per token are energy / tokens, and tokens per joule the other way round")
-def energy_per_token(result: Result) -> Iterator[Violation]:
-    metrics = result.metrics
-    energy, tokens = metrics.energy_joules, metrics.measured_tokens
-    if energy is None or not tokens:
-        for name in ("joules_per_token", "tokens_per_joule"):
-            if (found := getattr(metrics, name)) is not None:
-                yield f"/metrics/{name}", Text("expected null (no energy or no tokens), found {}", figure(found))
-        return
-    if not energy:
-        return
-    for name, expected in (("joules_per_token", energy / tokens), ("tokens_per_joule", tokens / energy)):
-        if (found := getattr(metrics, name)) is not None:
-            because = Text("{} J, {} tokens", figure(energy), tokens)
-            yield from deviates(f"/metrics/{name}", found, expected, because)
-
-
-def _time(text: str) -> datetime | None:
-    try:
-        # Python 3.10 does not read the Z of UTC
-        time = datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith("Z") else text)
-    except ValueError:
-        return None
-    return time if time.tzinfo is not None else None

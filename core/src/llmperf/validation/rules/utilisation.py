@@ -7,7 +7,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from llmperf.accounting.flops import count_flops, flops_of, workload_of
-from llmperf.accounting.precisions import products_dtype
 from llmperf.errors import UserError
 from llmperf.types import FlopCount, FlopsPerToken, Result, Text, Violation
 from llmperf.validation.plugin_data import extensions
@@ -117,32 +116,3 @@ def flops_recounted(document: Result | Plan) -> FlopCount | None:
     """The count made here by what counted for the run; None where that is not possible."""
     count = flops_counted_here(document)
     return count if count is not None and count.counted_by == flop_counters(document)[0][1] else None
-
-
-@rule("LP305", "error", "Each convention occurs once, one of them is the headline")
-def one_headline(result: Result) -> Iterator[Violation]:
-    seen: set[str] = set()
-    for index, mfu in enumerate(result.mfu):
-        if mfu.convention in seen:
-            yield f"/mfu/{index}/convention", Text("expected each convention once, found {!r} again", mfu.convention)
-        seen.add(mfu.convention)
-    headlines = [mfu.convention for mfu in result.mfu if mfu.headline]
-    if result.mfu and headlines != ["nominal"]:
-        found = ", ".join(headlines[:5]) or Text("none")
-        yield "/mfu", Text("expected one headline, nominal, found {}", found)
-
-
-@rule("LP306", "error", "A peak has a source and the dtype of the run")
-def peak_has_source(result: Result) -> Iterator[Violation]:
-    for index, mfu in enumerate(result.mfu):
-        if mfu.peak_flops_per_second is None:
-            continue
-        if not mfu.peak_source:
-            message = Text("expected a source for {}, found none", figure(mfu.peak_flops_per_second))
-            yield f"/mfu/{index}/peak_source", message
-        if mfu.peak_confidence is None:
-            path = f"/mfu/{index}/peak_confidence"
-            yield path, Text("expected how reliable {} is, found null", figure(mfu.peak_flops_per_second))
-        if mfu.peak_dtype != products_dtype(result.contract):
-            expected = Text("{} (contract.precision)", products_dtype(result.contract))
-            yield f"/mfu/{index}/peak_dtype", Text("expected {}, found {}", expected, mfu.peak_dtype or "none")

@@ -248,16 +248,6 @@ def own_uuids(plan: Plan) -> Iterator[Violation]:
             yield f"/probe/devices/{place}/uuid", Text("{}, found {}", expected, shown(device.uuid))
 
 
-@rule("LP223", "warning", "Nodes are different machines", "plan")
-def different_machines(plan: Plan) -> Iterator[Violation]:
-    first: dict[str, int] = {}
-    for place, node in enumerate(plan.nodes):
-        if (known := first.setdefault(node.address, place)) != place:
-            message = Text("expected an address other than that of node {}, found {}", known, node.address)
-            yield f"/nodes/{place}/address", message
-            return
-
-
 @rule("LP664", "warning", "A device is busy while it computes")
 def busy_while_computing(result: Result) -> Iterator[Violation]:
     metrics, found = result.metrics, result.metrics.utilisation_percent
@@ -287,3 +277,20 @@ def energy_is_plausible(result: Result) -> Iterator[Violation]:
     if each > MOST_FLOP_PER_JOULE:
         expected = Text("expected at most {:g} FLOPs a joule, which no device reaches", MOST_FLOP_PER_JOULE)
         yield "/metrics/energy_joules", Text("{}, found {}", expected, figure(each))
+
+
+@rule("LP208", "error", "Joules per token are energy / tokens, and tokens per joule the other way round")
+def energy_per_token(result: Result) -> Iterator[Violation]:
+    metrics = result.metrics
+    energy, tokens = metrics.energy_joules, metrics.measured_tokens
+    if energy is None or not tokens:
+        for name in ("joules_per_token", "tokens_per_joule"):
+            if (found := getattr(metrics, name)) is not None:
+                yield f"/metrics/{name}", Text("expected null (no energy or no tokens), found {}", figure(found))
+        return
+    if not energy:
+        return
+    for name, expected in (("joules_per_token", energy / tokens), ("tokens_per_joule", tokens / energy)):
+        if (found := getattr(metrics, name)) is not None:
+            because = Text("{} J, {} tokens", figure(energy), tokens)
+            yield from deviates(f"/metrics/{name}", found, expected, because)

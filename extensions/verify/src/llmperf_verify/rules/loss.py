@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from llmperf import learning_rate
 from llmperf.types import Result, Text, Violation
-from llmperf.validation import MOST_EVEN_POINTS, deviates, figure, rule, untrained_loss
+from llmperf.validation import LOSS_OVER_UNTRAINED, MOST_EVEN_POINTS, deviates, figure, rule, untrained_loss
 
 TOKEN_SPREAD = 2.0
 """Standard deviation of one token's loss in nats, generously: text of known entropy has less."""
@@ -183,3 +183,14 @@ def learns(result: Result) -> Iterator[Violation]:
             *(known[-1], figure(rates), figure(found)),
         )
         yield "/loss_curve", message
+
+
+@rule("LP507", "warning", "No loss is far above that of an untrained model")
+def no_wild_loss(result: Result) -> Iterator[Violation]:
+    most = untrained_loss(result.model) + LOSS_OVER_UNTRAINED
+    for index, point in enumerate(result.loss_curve):
+        if point.loss is not None and point.loss > most:
+            limit = Text("{} ({:g} nats above an untrained model)", figure(most), LOSS_OVER_UNTRAINED)
+            found = Text("found {} at step {}", figure(point.loss), point.step)
+            yield f"/loss_curve/{index}/loss", Text("expected at most {}, {}", limit, found)
+            return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from llmperf.accounting import known_conventions, precision_recipe, weighted_peak, work_shares
+from llmperf.accounting import known_conventions, precision_recipe, products_dtype, weighted_peak, work_shares
 from llmperf.types import Result, Text, Violation
 from llmperf.types.flop_counts import Mfu, WeightedPeak
 from llmperf.validation import (
@@ -174,3 +174,32 @@ def _parts(result: Result, mfu: Mfu, peak: WeightedPeak, path: str) -> Iterator[
         expected = weighted_peak({part.dtype: part.share for part in peak.parts}, known).flops_per_second
         because = Text("1 / sum of share / peak")
         yield from deviates(f"{path}/flops_per_second", peak.flops_per_second, expected, because)
+
+
+@rule("LP305", "error", "Each convention occurs once, one of them is the headline")
+def one_headline(result: Result) -> Iterator[Violation]:
+    seen: set[str] = set()
+    for index, mfu in enumerate(result.mfu):
+        if mfu.convention in seen:
+            yield f"/mfu/{index}/convention", Text("expected each convention once, found {!r} again", mfu.convention)
+        seen.add(mfu.convention)
+    headlines = [mfu.convention for mfu in result.mfu if mfu.headline]
+    if result.mfu and headlines != ["nominal"]:
+        found = ", ".join(headlines[:5]) or Text("none")
+        yield "/mfu", Text("expected one headline, nominal, found {}", found)
+
+
+@rule("LP306", "error", "A peak has a source and the dtype of the run")
+def peak_has_source(result: Result) -> Iterator[Violation]:
+    for index, mfu in enumerate(result.mfu):
+        if mfu.peak_flops_per_second is None:
+            continue
+        if not mfu.peak_source:
+            message = Text("expected a source for {}, found none", figure(mfu.peak_flops_per_second))
+            yield f"/mfu/{index}/peak_source", message
+        if mfu.peak_confidence is None:
+            path = f"/mfu/{index}/peak_confidence"
+            yield path, Text("expected how reliable {} is, found null", figure(mfu.peak_flops_per_second))
+        if mfu.peak_dtype != products_dtype(result.contract):
+            expected = Text("{} (contract.precision)", products_dtype(result.contract))
+            yield f"/mfu/{index}/peak_dtype", Text("expected {}, found {}", expected, mfu.peak_dtype or "none")

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import llmperf
-from llmperf import builtins, challenge_seed, encode_pretty, read_toml
+from llmperf import builtins, challenge_seed, convert, encode_pretty, read_toml
+from llmperf.errors import UserError
 from llmperf.types import Model, PluginInfo, Result, Text, Violation
 from llmperf.types.devices import normalised
 from llmperf.validation import (
@@ -21,6 +22,8 @@ from llmperf.validation import (
     distribution,
     installed,
     known_model,
+    known_sections,
+    misfits,
     pointer,
     rule,
     shown,
@@ -258,3 +261,23 @@ def synthetic_data_of_the_seed(document: Result | Plan) -> Iterator[Violation]:
     if found != expected:
         because = Text("seed {}, vocabulary of {}, sequences of {}", contract.seed, vocabulary, contract.seq_len)
         yield "/data_fingerprint", Text("expected {} ({}), found {}", expected, because, shown(found))
+
+
+@rule("LP016", "error", "The figures of a section are those that its package defines")
+def sections_fit(result: Result) -> Iterator[Violation]:
+    known = known_sections().by_name
+    for name, figures in result.sections.items():
+        if name in known:
+            try:
+                convert(figures, known[name].section.figures, "figures")
+            except UserError as error:
+                package = shown(known[name].owner.distribution)
+                found = Text("found others: {}", shown(str(error)))
+                yield pointer(["sections", name]), Text("expected figures as {} defines them, {}", package, found)
+
+
+@rule("LP610", "error", "The facts of a model fit together", "result", "plan")
+def facts_fit_together(document: Result | Plan) -> Iterator[Violation]:
+    spec, path = spec_of(document)
+    for key, expected, found in misfits(spec.model):
+        yield f"{path}/model/{key.replace('.', '/')}", Text("expected {}, found {}", expected, shown(found))
