@@ -194,6 +194,8 @@ def test_a_rank_that_leaves_or_hangs_is_named_with_the_reason(start, stub_plan, 
     status, result = start(stub_plan(steps=5000, **options)).wait()
     assert (status, result.status, result.failure.rank, result.failure.reason) == (1, "failed", rank, reason)
     assert re.fullmatch(message, result.failure.message, re.DOTALL), result.failure.message
+    if reason == "killed":
+        assert result.failure.log_tail == ("rank 1: ready",)
 
 
 @pytest.mark.slow
