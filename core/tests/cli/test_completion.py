@@ -1,7 +1,5 @@
 """What a shell offers, by click's own machinery."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 

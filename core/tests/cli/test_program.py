@@ -1,7 +1,5 @@
 """Commands with plugins that end the process, hang it or raise: a line that names them, and exit code 2."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The live line: what it says, rewritten in place on a terminal, rare elsewhere."""
 
-from __future__ import annotations
-
 import os
 import pty
 import subprocess

@@ -1,7 +1,5 @@
 """A disk that is full at any moment: each call that changes a file fails once, and nothing half-written is left."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

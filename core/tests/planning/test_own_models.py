@@ -1,7 +1,5 @@
 """Models from a file of the user's own, and models that no framework builds."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

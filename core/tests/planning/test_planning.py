@@ -1,7 +1,5 @@
 """From a request to a plan: which machine, what fits, what is refused."""
 
-from __future__ import annotations
-
 import json
 import time
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`llmperf.toml`: where it is found, and one line for each mistake in it."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

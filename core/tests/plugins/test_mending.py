@@ -1,7 +1,5 @@
 """Requirements that are not met, and the commands that mend an installation."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """Discovery by metadata, loading by name, roles and owners: with real distributions on a real path."""
 
-from __future__ import annotations
-
 import doctest
 import json
 import os

@@ -4,8 +4,6 @@ The plans are those of `llmperf plan CASE --on DEVICES`; the records are made up
 throughput. Nothing was measured.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -1,7 +1,5 @@
 """Files that cannot be read for lack of rights are reported, not skipped."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

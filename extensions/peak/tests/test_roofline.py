@@ -1,6 +1,8 @@
 """The place of a run on the roofline: by measured rates, by assumed ones, and without any."""
 
+import json
 from dataclasses import replace
+from importlib.metadata import version
 
 import llmperf_schemas
 import pytest
@@ -82,3 +84,21 @@ def test_without_its_packages_a_roofline_is_kept_and_noted(absent, run_folder, c
     assert call(["report", str(run_folder)]) == 0
     monkeypatch.undo()
     forget_catalogues()
+
+
+def test_a_section_that_was_taken_out_is_missed_and_a_failing_one_is_its_package_s_fault(
+    run_folder, capsys, monkeypatch
+):
+    path, plan = run_folder / "result.json", run_folder / "plan.json"
+    result, planned = json.loads(path.read_text()), json.loads(plan.read_text())
+    peak = {"role": "extension", "name": "peak", "distribution": "llmperf-peak", "version": version("llmperf-peak")}
+    plan.write_text(json.dumps(planned | {"plugins": [*planned["plugins"], {**planned["plugins"][0], **peak}]}))
+    path.write_text(json.dumps(result | {"sections": {}}))
+    assert call(["validate", str(path)]) == 1
+    assert "/sections/roofline: LP703 error expected an object" in capsys.readouterr().out
+    path.write_text(json.dumps(result))
+    monkeypatch.setattr("llmperf_peak.roofline.roofline", None)
+    assert call(["validate", str(path)]) == 2
+    printed = capsys.readouterr().out
+    assert "/sections/roofline: LP703" not in printed
+    assert "/sections/roofline: LP901 warning not computed again: extension 'peak' (llmperf-peak): section" in printed

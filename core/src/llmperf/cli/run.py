@@ -103,8 +103,8 @@ def command(
             if left := repeat - len(results):
                 begin_run(len(results) + 1, repeat, (monotonic() - begun) / len(results) * left)
             if not as_json:
-                further = [finding for finding in result.findings if finding not in listed]
-                show_end(result, further if repeat == 1 and not quiet else (), language)
+                told = [one for one in result.findings if one not in listed and (one.severity == "error" or not quiet)]
+                show_end(result, told if repeat == 1 else (), language)
     if as_json:
         documents = [{"folder": str(folder), "result": result} for folder, result in results]
         print_json(documents[0] if repeat == 1 else documents)

@@ -15,7 +15,7 @@ from llmperf.errors import UserError
 from llmperf.results.failure import outcome
 from llmperf.results.node_figures import node_figures
 from llmperf.results.notes import notes
-from llmperf.results.sections import computed_sections
+from llmperf.results.sections import LEFT_OUT, computed_sections, known_sections
 from llmperf.results.statistics import step_statistics
 from llmperf.runfolder.contents import RunRecords, read_run
 from llmperf.types.rates import MeasuredPeak
@@ -108,7 +108,8 @@ def result_of(records: RunRecords) -> Result:
         notes=(*notes(records, recipe), *nodes.notes),
         files=records.files,
     )
-    sections, left_out = computed_sections(plan, result, records.run)
+    sections, faults = computed_sections(plan, result, records.run)
+    left_out = (f"{LEFT_OUT}{fault}" for fault in (*known_sections().faults, *faults.values()))
     return replace(result, sections=sections, notes=(*result.notes, *left_out))
 
 

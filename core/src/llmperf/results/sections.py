@@ -57,11 +57,10 @@ def known_sections() -> KnownSections:
     return KnownSections(known, tuple(faults))
 
 
-def computed_sections(plan: Plan, result: Result, run: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The figures of each section that has any for a run, and a note for each that could not be computed."""
-    known = known_sections()
-    figures, notes = dict[str, Any](), [f"{LEFT_OUT}{line}" for line in known.faults]
-    for name, (section, owner) in sorted(known.by_name.items()):
+def computed_sections(plan: Plan, result: Result, run: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """The figures of each section that has any for a run, and the fault of each that could not be computed."""
+    figures, faults = dict[str, Any](), dict[str, str]()
+    for name, (section, owner) in sorted(known_sections().by_name.items()):
         what = f"section {name!r}"
         try:
             with blaming(owner, what):
@@ -69,5 +68,5 @@ def computed_sections(plan: Plan, result: Result, run: Path) -> tuple[dict[str, 
             if found is not None:
                 figures[name] = builtins(of_kind(owner, what, found, section.figures))
         except PluginError as error:
-            notes.append(f"{LEFT_OUT}{error}")
-    return figures, tuple(notes)
+            faults[name] = str(error)
+    return figures, faults

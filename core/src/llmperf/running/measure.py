@@ -19,8 +19,10 @@ from llmperf.planning.nodes import nodes_wanted, reach
 from llmperf.planning.ready import ready, with_peak
 from llmperf.planning.states import Outcome, Planned, Request, Site
 from llmperf.planning.vendors import Machine
+from llmperf.plugins.discovery import discover
 from llmperf.plugins.faults import printing_aside
 from llmperf.plugins.loading import Plugins, load_for, plugins_for
+from llmperf.plugins.own_packages import of_this_project
 from llmperf.reporting.markdown import render_results
 from llmperf.runfolder import filenames
 from llmperf.runfolder.contents import RunRecords
@@ -62,10 +64,12 @@ def measure(
     """Run a plan `repeat` times, each in its own folder below `out`; stops after an interrupted run.
 
     What is called `before` each run may wait. `warn` gets a line for each disturbance; `show` gets each saved result
-    with the findings of the core's rules, before those of plugins, one of which may hang. A single run may have a
-    `name`.
+    with the findings of this project's rules, before those of other packages, one of which may hang. A single run may
+    have a `name`.
     """
     launcher, plugins = planned.machine.launcher, planned.plugins
+    named = ((plugin.role, plugin.name) for plugin in planned.plan.plugins)
+    ours = plugins_for(named, [found for found in discover() if of_this_project(found)])
     for number in range(repeat):
         for wait in before:
             wait(planned)
@@ -78,7 +82,7 @@ def measure(
         with printing_aside():  # observers may print, from threads of their own
             try:
                 result, recorded = run_plan(plan, folder, plugins, measured, observers, warn, launcher=launcher)
-                result = check(result, folder, Plugins(), recorded)
+                result = check(result, folder, ours, recorded)
             finally:
                 observers.ended(result, folder)
         show(folder, result)

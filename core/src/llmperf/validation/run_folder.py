@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from llmperf.errors import UserError
 from llmperf.files.json_files import builtins, read_bytes, sha256
 from llmperf.files.text import printable
-from llmperf.results.sections import LEFT_OUT, known_sections
+from llmperf.results.sections import LEFT_OUT, computed_sections, known_sections
 from llmperf.runfolder import filenames
 from llmperf.types import Finding, Result, Text
 from llmperf.validation.reading import pointer, shown
@@ -25,6 +25,7 @@ from llmperf.validation.rules.while_reading import (
     PLAN_FILE,
     PLAN_PROBLEMS,
     RESULTLESS,
+    RULE_FAILED,
     UNLISTED,
 )
 
@@ -50,7 +51,8 @@ def run_folder_findings(result: Result, folder: Path, submitted: bool = False) -
     listed = list(_file_findings(result, folder)) if planned or (result.files and parts) else []
     if not planned:
         if all(finding.code != ABSENT.code for finding in listed):
-            rule = NOT_SUBMITTED if submitted else BY_ITSELF
+            beside = os.path.lexists(folder / filenames.RECORDS)  # the plan was taken away
+            rule = NOT_SUBMITTED if submitted else ABSENT if beside else BY_ITSELF
             message = Text(
                 "expected the plan and the records beside the result, found no plan: its figures were not computed"
                 " again"
@@ -79,7 +81,7 @@ def recorded_findings(records: RunRecords) -> list[Finding]:
 def plan_folder_findings(folder: Path) -> Iterator[Finding]:
     """Check whether the result lies beside a plan where a run has been."""
     begun = any((folder / name).exists() for name in (filenames.RECORDS, filenames.REPORT))
-    if begun and not os.path.lexists(folder / filenames.RESULT):
+    if begun and not _regular(folder / filenames.RESULT):
         from llmperf.results.failure import how_far
 
         cut_off = Text("the run has not ended, was cut off, or its result was taken away")
@@ -152,8 +154,18 @@ def _difference_findings(result: Result, folder: Path) -> Iterator[Finding]:
             cause = printable(f"{type(error).__name__}: {error}")
         yield DIFFERENT.finding("", Text("the figures cannot be computed again: {}", cause))
         return
-    both = result.sections.keys() & known_sections().by_name.keys()
-    departures = _differences(_comparable(result, both), _comparable(rebuilt, both), ())
+    known, ran = known_sections().by_name, {(one.distribution, one.version) for one in records.plan.plugins}
+    compared = result.sections.keys() & known.keys()
+    if not any(note.startswith(LEFT_OUT) for note in result.notes):  # the run had the sections of its packages
+        owners = {name: known[name].owner for name in rebuilt.sections}
+        compared |= {name for name, owner in owners.items() if (owner.distribution, owner.version) in ran}
+    if not compared <= rebuilt.sections.keys():
+        faults = computed_sections(records.plan, rebuilt, folder)[1]
+        for name in sorted(compared & faults.keys()):
+            message = Text("not computed again: {}", printable(faults[name])[:300])
+            yield RULE_FAILED.finding(pointer(["sections", name]), message)
+        compared -= faults.keys()
+    departures = _differences(_comparable(result, compared), _comparable(rebuilt, compared), ())
     for path, found, expected in islice(departures, MAX_DIFFERENCES):
         message = Text("expected {} (computed again from the records), found {}", shown(expected), shown(found))
         yield DIFFERENT.finding(pointer(path), message)

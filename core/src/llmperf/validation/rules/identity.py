@@ -36,13 +36,6 @@ def failure_with_status(result: Result) -> Iterator[Violation]:
         yield "/failure", Text("expected a failure (status is {}), found null", result.status)
 
 
-@rule("LP604", "error", "The contract names the model that was run")
-def model_of_the_contract(result: Result) -> Iterator[Violation]:
-    found, expected = result.model.name, result.contract.model
-    if found != expected:
-        yield "/model/name", Text("expected {} (contract.model), found {}", shown(expected), shown(found))
-
-
 @rule("LP605", "warning", "A measured result does not come from a stand-in")
 def not_simulated(result: Result) -> Iterator[Violation]:
     if result.hardware.simulated:

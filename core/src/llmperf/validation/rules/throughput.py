@@ -61,19 +61,6 @@ def throughput_together(result: Result) -> Iterator[Violation]:
         yield from deviates("/metrics/tokens_per_second", found, each * devices, because)
 
 
-@rule("LP205", "error", "Step statistics are in order")
-def statistics_in_order(result: Result) -> Iterator[Violation]:
-    if (steps := result.metrics.step_seconds) is None:
-        return
-    if not steps.p5 <= steps.median <= steps.p95:
-        found = f"{figure(steps.p5)}, {figure(steps.median)}, {figure(steps.p95)}"
-        yield "/metrics/step_seconds", Text("expected p5 <= median <= p95, found {}", found)
-    low, high = steps.mean_low, steps.mean_high
-    if low is not None and high is not None and not low <= steps.mean <= high:
-        found = f"{figure(low)}, {figure(steps.mean)}, {figure(high)}"
-        yield "/metrics/step_seconds/mean", Text("expected mean_low <= mean <= mean_high, found {}", found)
-
-
 @rule("LP206", "warning", "The window is as long as its steps")
 def window_holds_steps(result: Result) -> Iterator[Violation]:
     metrics = result.metrics

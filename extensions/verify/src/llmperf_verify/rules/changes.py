@@ -117,3 +117,10 @@ def as_asked(document: Result | Plan) -> Iterator[Violation]:
     if tuning.gradient_accumulation is not None:
         path, found = "/batch/gradient_accumulation", batch.gradient_accumulation
         yield from differs(path, found, tuning.gradient_accumulation, Text("as in tuning"))
+
+
+@rule("LP604", "error", "The contract names the model that was run")
+def model_of_the_contract(result: Result) -> Iterator[Violation]:
+    found, expected = result.model.name, result.contract.model
+    if found != expected:
+        yield "/model/name", Text("expected {} (contract.model), found {}", shown(expected), shown(found))

@@ -135,3 +135,16 @@ def machine(result: Result) -> Iterator[Violation]:
     yield from differs("/hardware/nodes", hardware.nodes, layout.nodes, Text("as in the layout"))
     found, expected = hardware.devices_per_node, layout.devices_per_node
     yield from differs("/hardware/devices_per_node", found, expected, Text("as in the layout"))
+
+
+@rule("LP205", "error", "Step statistics are in order")
+def statistics_in_order(result: Result) -> Iterator[Violation]:
+    if (steps := result.metrics.step_seconds) is None:
+        return
+    if not steps.p5 <= steps.median <= steps.p95:
+        found = f"{figure(steps.p5)}, {figure(steps.median)}, {figure(steps.p95)}"
+        yield "/metrics/step_seconds", Text("expected p5 <= median <= p95, found {}", found)
+    low, high = steps.mean_low, steps.mean_high
+    if low is not None and high is not None and not low <= steps.mean <= high:
+        found = f"{figure(low)}, {figure(steps.mean)}, {figure(high)}"
+        yield "/metrics/step_seconds/mean", Text("expected mean_low <= mean <= mean_high, found {}", found)
