@@ -73,7 +73,7 @@ def command(
     results, listed = list[tuple[Path, Result]](), list[Finding]()
 
     def show(folder: Path, result: Result) -> None:
-        """Print a result before the rules of plugins are applied."""
+        """Print a result before the rules of other packages are applied."""
         listed[:] = result.findings
         if repeat == 1 and not as_json:
             show_result(folder, result, language, verbose, quiet)

@@ -62,14 +62,12 @@ class OwnedRule:
         if self.trusted:
             return list(islice(check(document), MAX_COUNTED))
         code, origin = self.rule.code, who(self.owner)
-        violations: list[Violation] = []
         with blaming(self.owner, f"rule {code}"):
             answer = check(document)
-            if isinstance(answer, Iterable) and not isinstance(answer, str):
-                violations += islice(answer, MAX_COUNTED)
-        if isinstance(answer, str) or not isinstance(answer, Iterable):
-            expected = "expected an iterable of (JSON pointer, message) pairs"
-            raise PluginError(f"{origin}: rule {code}: {expected}, found {type(answer).__name__}")
+            if isinstance(answer, str) or not isinstance(answer, Iterable):
+                expected = "expected an iterable of (JSON pointer, message) pairs"
+                raise PluginError(f"{origin}: rule {code}: {expected}, found {type(answer).__name__}")
+            violations = list(islice(answer, MAX_COUNTED))
         for item in violations:
             if not (isinstance(item, tuple) and len(item) == 2 and all(isinstance(part, str) for part in item)):
                 expected = "expected pairs of a JSON pointer and a message"
