@@ -11,7 +11,7 @@ from llmperf import API_VERSION
 from llmperf.errors import PluginError, unknown
 from llmperf.plugins.installed import DISABLE, announced
 from llmperf.plugins.own_packages import PROJECT, published
-from llmperf.types.frozen import dataclass
+from llmperf.plugins.own_packages import Found as Found
 
 if TYPE_CHECKING:
     from llmperf.hookspecs import Role
@@ -19,18 +19,6 @@ if TYPE_CHECKING:
 ROLES: tuple[Role, ...] = ("vendor", "framework", "extension")
 GROUP = re.compile(rf"{PROJECT}\.({'|'.join(ROLES)})\.v([0-9]+)")
 """A group of entry points: role and API version."""
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A plugin as the metadata of its distribution announces it."""
-
-    name: str
-    role: Role
-    module: str
-    distribution: str
-    version: str
-    api_version: int = API_VERSION
 
 
 def discover(disabled: bool = False) -> list[Found]:

@@ -16,7 +16,7 @@ from llmperf.files.text import printable
 from llmperf.plugins.asking import asking
 
 if TYPE_CHECKING:
-    from llmperf.plugins.discovery import Found
+    from llmperf.plugins.own_packages import Found
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from llmperf.plugins.own_packages import PROJECT, is_own, project_packages
 from llmperf.plugins.requirements import Unmet, unmet_requirements
 
 if TYPE_CHECKING:
-    from llmperf.plugins.discovery import Found
+    from llmperf.plugins.own_packages import Found
 
 
 @dataclass(frozen=True)

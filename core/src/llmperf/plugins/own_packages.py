@@ -1,4 +1,4 @@
-"""The packages that this project ships, installed or not."""
+"""A plugin as it is announced, and the packages that this project ships, installed or not."""
 
 from __future__ import annotations
 
@@ -9,11 +9,24 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import llmperf
+from llmperf.types.frozen import dataclass
 
 if TYPE_CHECKING:
-    from llmperf.plugins.discovery import Found
+    from llmperf.hookspecs import Role
 
 PROJECT = "llmperf"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A plugin as the metadata of its distribution announces it."""
+
+    name: str
+    role: Role
+    module: str
+    distribution: str
+    version: str
+    api_version: int = llmperf.API_VERSION
 
 
 @cache
